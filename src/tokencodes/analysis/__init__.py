@@ -1,0 +1,1 @@
+"""Paired statistics over per-document scores."""

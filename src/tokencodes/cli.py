@@ -1,0 +1,245 @@
+"""`tokencodes STAGE ...`: one subcommand a rule. Arguments in, one call, an exit code out; no logic here.
+
+Modules are imported inside the subcommand that needs them: tables and checks start without torch.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokencodes import config
+from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, EXIT_USER_ERROR, StoppedEarly, UserError
+from tokencodes.files import DISK_FULL
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.schema:
+        print(config.schema_text())
+        return
+    settings = config.load(args.config)
+    print(f"{args.config}: valid; {len(settings.interfaces)} interfaces x {len(settings.seeds)} seeds")
+
+
+def _resolve(args: argparse.Namespace) -> None:
+    config.resolve(args.config, args.out, interface=args.interface, seed=args.seed, as_json=args.json)
+
+
+def _params(args: argparse.Namespace) -> None:
+    from tokencodes.model import accounting
+
+    accounting.command(config.load(args.config), as_json=args.json, out=args.out)
+
+
+def _codes(args: argparse.Namespace) -> None:
+    from tokencodes.interfaces import codebook
+
+    settings = config.load(args.config)
+    codebook.command(settings.interface(args.interface), settings.model.vocab_size, args.interface, args.out)
+
+
+def _download(args: argparse.Namespace) -> None:
+    from tokencodes.data import source
+
+    settings = config.load(args.config)
+    source.download(settings, args.shard, args.out)
+
+
+def _tokenizer(args: argparse.Namespace) -> None:
+    from tokencodes.data import tokenizer
+
+    tokenizer.build(config.load(args.config), args.out)
+
+
+def _prepare(args: argparse.Namespace) -> None:
+    from tokencodes.data import prepare, store
+
+    if args.verify:
+        store.verify(args.out)
+        return
+    prepare.prepare_shard(config.load(args.config), args.shard, args.raw, args.tokenizer, args.out)
+
+
+def _index(args: argparse.Namespace) -> None:
+    from tokencodes.data import store
+
+    store.index(config.load(args.config), args.shards, args.out)
+
+
+def _train(args: argparse.Namespace) -> None:
+    from tokencodes.train import loop
+
+    loop.train(config.load_run(args.run), args.store, args.out, time_budget_min=args.time_budget)
+
+
+def _export(args: argparse.Namespace) -> None:
+    from tokencodes.train import export
+
+    export.export(args.run_dir, args.tokenizer, args.out)
+
+
+def _validate(args: argparse.Namespace) -> None:
+    from tokencodes.validate import checks
+
+    checks.validate(args.model, args.run_dir, args.store, args.out)
+
+
+def _benchmarks(args: argparse.Namespace) -> None:
+    from tokencodes.evaluate import benchmarks
+
+    benchmarks.fetch(config.load(args.config), args.out)
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    from tokencodes.evaluate import run
+
+    run.evaluate(config.load(args.config), args.model, args.task, args.shots, args.benchmarks, args.store, args.out)
+
+
+def _tables(args: argparse.Namespace) -> None:
+    from tokencodes.report import tables
+
+    tables.write(config.load(args.config), args.results)
+
+
+def _figures(args: argparse.Namespace) -> None:
+    from tokencodes.report import figures
+
+    figures.write(config.load(args.config), args.results)
+
+
+def _report(args: argparse.Namespace) -> None:
+    from tokencodes.report import page
+
+    page.write(config.load(args.config), args.results, args.out)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="tokencodes", description=__doc__.splitlines()[0], allow_abbrev=False)
+    stages = top.add_subparsers(title="stages", metavar="STAGE", required=True)
+
+    def stage(name: str, call, help: str) -> argparse.ArgumentParser:
+        sub = stages.add_parser(name, help=help, description=help, allow_abbrev=False)
+        sub.set_defaults(call=call)
+        return sub
+
+    def config_file(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--config", type=Path, required=True, metavar="FILE", help="the run's config (YAML)")
+
+    sub = stage("check", _check, "validate a config; one line for each error")
+    group = sub.add_mutually_exclusive_group(required=True)
+    group.add_argument("--config", type=Path, metavar="FILE", help="the config to check")
+    group.add_argument("--schema", action="store_true", help="print the JSON schema of a config instead")
+
+    sub = stage("resolve", _resolve, "write a config, or the part of it that decides one model, with every key")
+    config_file(sub)
+    sub.add_argument("--json", action="store_true", help="--config is JSON text itself, not a file")
+    sub.add_argument("--interface", help="with --seed: write this model's run file")
+    sub.add_argument("--seed", type=int)
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE")
+
+    sub = stage("params", _params, "parameter accounting of each interface, from the meta device")
+    config_file(sub)
+    sub.add_argument("--json", action="store_true")
+    sub.add_argument("--out", type=Path, metavar="FILE", help="write the JSON here")
+
+    sub = stage("codes", _codes, "write the V x K code book of an interface")
+    config_file(sub)
+    sub.add_argument("--interface", required=True)
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE.npy")
+
+    sub = stage("download", _download, "bring one raw shard of the corpus here, as Parquet")
+    config_file(sub)
+    sub.add_argument("--shard", required=True, help="the shard's name, as `tokencodes plan` lists it")
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE.parquet")
+
+    sub = stage("tokenizer", _tokenizer, "write tokenizer.json and its hash")
+    config_file(sub)
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    sub = stage("prepare", _prepare, "filter, tokenise and split one shard into a store; or verify a whole store")
+    sub.add_argument("--config", type=Path, metavar="FILE", help="the run's config (YAML)")
+    sub.add_argument("--shard", help="the shard's name")
+    sub.add_argument("--raw", type=Path, metavar="FILE.parquet", help="the raw shard")
+    sub.add_argument("--tokenizer", type=Path, metavar="DIR", help="what `tokencodes tokenizer` wrote")
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR", help="the shard's store (with --verify: a store)")
+    sub.add_argument("--verify", action="store_true", help="check every byte of the store at --out instead")
+
+    sub = stage("index", _index, "join prepared shards into one store: counts, hashes, unigram entropy")
+    config_file(sub)
+    sub.add_argument("--shards", type=Path, nargs="+", required=True, metavar="DIR")
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="the store's manifest.json")
+
+    sub = stage("train", _train, "train one model; alone or under torchrun; started again, it continues")
+    sub.add_argument("--run", type=Path, required=True, metavar="RUN.yaml", help="what `tokencodes resolve` wrote")
+    sub.add_argument("--store", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--time-budget", type=float, metavar="MIN", help="save and exit 75 after this many minutes")
+
+    sub = stage("export", _export, "write the final checkpoint as a Transformers model directory")
+    sub.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="what `tokencodes train` wrote")
+    sub.add_argument("--tokenizer", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    sub = stage("validate", _validate, "check an exported model against its run, bit for bit")
+    sub.add_argument("--model", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--run-dir", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--store", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE")
+
+    sub = stage("benchmarks", _benchmarks, "bring the benchmark data here")
+    config_file(sub)
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    sub = stage("evaluate", _evaluate, "score one model on one benchmark")
+    config_file(sub)
+    sub.add_argument("--model", type=Path, required=True, metavar="DIR", help="a Transformers model directory")
+    sub.add_argument("--task", required=True, help="a task of the config")
+    sub.add_argument("--shots", type=int, default=0)
+    sub.add_argument("--benchmarks", type=Path, metavar="DIR", help="what `tokencodes benchmarks` wrote")
+    sub.add_argument("--store", type=Path, metavar="DIR", help="for corpus_validation")
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE.json")
+
+    for name, call, help in (
+        ("tables", _tables, "write the tables of a run from its stored results"),
+        ("figures", _figures, "draw the figures of a run from its stored results"),
+    ):
+        sub = stage(name, call, help)
+        config_file(sub)
+        sub.add_argument("--results", type=Path, required=True, metavar="DIR", help="results/<name>")
+
+    sub = stage("report", _report, "write the self-contained report page of a run")
+    config_file(sub)
+    sub.add_argument("--results", type=Path, required=True, metavar="DIR", help="results/<name>")
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE.html")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one stage; return the exit code (0 done, 2 the input is wrong, 75 start me again; 1, a traceback: our fault)."""
+    args = parser().parse_args(argv)
+    try:
+        args.call(args)
+        sys.stdout.flush()
+    except UserError as error:
+        for line in str(error).splitlines():
+            print(f"tokencodes: error: {line}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    except StoppedEarly as stop:
+        print(f"tokencodes: {stop}", file=sys.stderr)
+        return EXIT_STOPPED_EARLY
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `| head` does
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        where = error.filename or "a file of this stage"
+        print(f"tokencodes: error: {where}: the disk is full; free some space and start again", file=sys.stderr)
+        return EXIT_USER_ERROR
+    return EXIT_DONE
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

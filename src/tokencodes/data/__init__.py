@@ -1,0 +1,1 @@
+"""From raw documents to token windows: source, tokenizer, prepare, store, sampler."""

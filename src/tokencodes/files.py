@@ -1,0 +1,88 @@
+"""Files that are either whole or not there: temporary name, fsync, rename; and the hashes that say what they hold."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tokencodes.errors import UserError
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def fsync_directory(path: Path) -> None:
+    """Make a rename inside `path` survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success fsync it and rename it to `path`, on any error remove it.
+
+    What stood at `path` before stays as it was until the rename, so a killed job leaves no half file.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        fsync_directory(path.parent)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            raise UserError(f"{path}: the disk is full; nothing was changed there; free some space and start again") from error
+        raise
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Write JSON atomically: keys in the order given, floats by their shortest exact form, NaN refused."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path | str) -> Any:
+    """Read a JSON file; a missing or damaged one is the user's error, with its name."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; run the stage that writes it") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid JSON ({error}); delete it and run the stage that writes it again") from None
+
+
+def sha256_file(path: Path | str) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest(value: Any) -> str:
+    """Hex SHA-256 of a JSON-able value in canonical form (sorted keys, no white space)."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def inside(root: Path | str, relative: str) -> Path:
+    """Join a name that came from data or config to `root`; refuse one that would leave it."""
+    root = Path(root).resolve()
+    path = (root / relative).resolve()
+    if not path.is_relative_to(root):
+        raise UserError(f"{relative!r} leaves the folder {root}; use a name inside it")
+    return path

@@ -1,0 +1,1 @@
+"""What the paper varies: code books, lifts, and their composition into an input interface."""

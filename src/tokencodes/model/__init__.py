@@ -1,0 +1,1 @@
+"""The decoder backbone, its accounting, and the Transformers adapter."""

@@ -1,0 +1,1 @@
+"""The recipe: optimizer, schedule, loop, checkpoints, metrics, export of the final model."""

@@ -1,0 +1,1 @@
+"""Checks that a checkpoint is what its config says."""
