@@ -164,7 +164,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--shard", help="the shard's name")
     sub.add_argument("--raw", type=Path, metavar="FILE.parquet", help="the raw shard")
     sub.add_argument("--tokenizer", type=Path, metavar="DIR", help="what `tokencodes tokenizer` wrote")
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR", help="the shard's store (with --verify: a store)")
+    sub.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="the shard's store (with --verify: a store)"
+    )
     sub.add_argument("--verify", action="store_true", help="check every byte of the store at --out instead")
 
     sub = stage("index", _index, "join prepared shards into one store: counts, hashes, unigram entropy")

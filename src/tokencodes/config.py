@@ -389,7 +389,9 @@ class Config(Strict):
                     f"use at least {needed}"
                 )
             if width > d_model:
-                problems.append(f"{where}.codebook.width: {width} is above d_model {d_model}; the lift would cut the code")
+                problems.append(
+                    f"{where}.codebook.width: {width} is above d_model {d_model}; the lift would cut the code"
+                )
             if interface.lift == "hadamard" and codebook.kind not in ("binary", "gf2", "linear"):
                 problems.append(f"{where}.lift: hadamard needs a binary code, not {codebook.kind}")
             if match := re.fullmatch(r"binary(\d+)", name):
@@ -460,7 +462,7 @@ def _key(value: Any, location: tuple[str | int, ...]) -> str:
     """`location` as the user wrote it: without the tags of unions, which stand in no file."""
     parts = []
     for part in location:
-        if isinstance(value, dict) and part in value or isinstance(value, list) and isinstance(part, int):
+        if (isinstance(value, dict) and part in value) or (isinstance(value, list) and isinstance(part, int)):
             value = value[part]
         elif part != location[-1]:
             continue

@@ -42,7 +42,9 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            raise UserError(f"{path}: the disk is full; nothing was changed there; free some space and start again") from error
+            raise UserError(
+                f"{path}: the disk is full; nothing was changed there; free some space and start again"
+            ) from error
         raise
 
 
