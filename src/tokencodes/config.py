@@ -193,7 +193,7 @@ Tokenizer = Annotated[PypiTokenizer | HubTokenizer | LocalTokenizer, Field(discr
 
 
 class Split(Strict):
-    """A document is validation if blake2b-64(seed, id) < threshold * 2^64 (paper: seeded hash, 0.001; the hash: ours)."""
+    """A document is validation if blake2b-64(seed, id) < threshold * 2^64 (paper: seeded hash, 0.001)."""
 
     seed: int = Field(0, ge=0)
     threshold: float = Field(0.001, ge=0, le=1)

@@ -1,0 +1,253 @@
+"""The Transformers adapter: our decoder behind AutoConfig, AutoModel and AutoModelForCausalLM.
+
+Importing this module registers the model type `tokencodes`. Labels follow the Transformers convention (they are shifted
+inside the loss), while the trainer's targets are already shifted; logits are the same. A model that is loaded from disk
+is refused unless every tensor was there and the fixed code book equals, bit for bit, the one that its config defines.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    DynamicCache,
+    GenerationMixin,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+
+from tokencodes import config
+from tokencodes.interfaces import interface as interfaces
+from tokencodes.model.transformer import Decoder, Transformer
+
+# Transformers' name of each of our model keys.
+NAMES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "d_model",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "intermediate_size": "d_ff",
+    "max_position_embeddings": "context_length",
+    "rope_theta": "rope_theta",
+    "rms_norm_eps": "norm_eps",
+    "initializer_range": "init_std",
+    "scale_residual_init": "scale_residual_init",
+}
+
+
+class TokenCodesConfig(PreTrainedConfig):
+    """config.json: the backbone under Transformers' names, and `interface`, that section of a run's config."""
+
+    model_type = "tokencodes"
+    keys_to_ignore_at_inference = ("cache",)
+
+    def __init__(self, interface: dict[str, Any] | None = None, **kwargs: Any):
+        self.interface = dict(interface or {"kind": "table"})
+        for name in NAMES:
+            if name in kwargs:
+                setattr(self, name, kwargs.pop(name))
+        kwargs.setdefault("tie_word_embeddings", False)
+        super().__init__(**kwargs)
+
+    def spec(self) -> tuple[config.Interface, config.Model]:
+        """The typed description. Raises UserError if a key is missing, unknown or out of range."""
+        where = "config.json"
+        model = {ours: getattr(self, theirs) for theirs, ours in NAMES.items() if hasattr(self, theirs)}
+        kind = config.TableInterface if self.interface.get("kind") == "table" else config.CodeInterface
+        return config.parse(kind, self.interface, f"{where}: interface"), config.parse(config.Model, model, where)
+
+
+def to_config(interface: config.Interface, model: config.Model, **kwargs: Any) -> TokenCodesConfig:
+    """The Transformers config of a run."""
+    return TokenCodesConfig(
+        interface=interface.model_dump(mode="json"),
+        **{theirs: getattr(model, ours) for theirs, ours in NAMES.items()},
+        **kwargs,
+    )
+
+
+class TokenCodesPreTrainedModel(PreTrainedModel):
+    """What both model classes share."""
+
+    config_class = TokenCodesConfig
+    base_model_prefix = "model"
+    _no_split_modules = ("Block",)
+    _supports_sdpa = True
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+        """As in Transformers, but a missing, unknown or mis-shaped tensor and a changed code book are errors.
+
+        Raises ValueError with the names of what is wrong.
+        """
+        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        problems = [
+            f"{what}: {', '.join(sorted(map(str, info[key])))}"
+            for key, what in (
+                ("missing_keys", "missing tensors"),
+                ("unexpected_keys", "unknown tensors"),
+                ("mismatched_keys", "tensors of another shape"),
+            )
+            if info.get(key)
+        ]
+        if not problems:
+            problems = buffer_differences(model)
+        if problems:
+            raise ValueError(f"{args[0] if args else cls.__name__}: {'; '.join(problems)}")
+        return (model, info) if output_loading_info else model
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, interfaces.CodeInput) and isinstance(module.codebook, nn.Parameter):
+            nn.init.normal_(module.codebook, std=self.config.initializer_range)
+
+
+class TokenCodesModel(TokenCodesPreTrainedModel):
+    """Input interface, blocks and final norm."""
+
+    def __init__(self, config: TokenCodesConfig):
+        super().__init__(config)
+        self.decoder = Decoder(*config.spec())
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.decoder.input
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.decoder.input = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        cache: Any = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPast:
+        """`attention_mask` (B, keys), 0 at padding, on either side; `cache` a Transformers cache."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if use_cache and cache is None:
+            cache = DynamicCache(config=self.config)
+        given = input_ids if inputs_embeds is None else inputs_embeds
+        length, past = given.shape[1], cache.get_seq_length() if cache is not None else 0
+        if position_ids is None:
+            position_ids = torch.arange(past, past + length, device=given.device)
+            if attention_mask is not None and attention_mask.dim() == 2:
+                position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
+        hidden = self.decoder(
+            input_ids,
+            inputs=inputs_embeds,
+            positions=position_ids,
+            mask=allowed(attention_mask, length, past, given.device),
+            cache=cache,
+        )
+        return BaseModelOutputWithPast(last_hidden_state=hidden, cache=cache)
+
+
+class TokenCodesForCausalLM(TokenCodesPreTrainedModel, GenerationMixin):
+    """The language model with its untied head."""
+
+    def __init__(self, config: TokenCodesConfig):
+        super().__init__(config)
+        self.model = TokenCodesModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.model.get_input_embeddings()
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        cache: Any = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """`labels` (B, T) are the input ids themselves, -100 where a token does not count; the loss shifts them."""
+        outputs = self.model(input_ids, attention_mask, position_ids, cache, inputs_embeds, use_cache)
+        hidden = outputs.last_hidden_state
+        keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(hidden[:, keep])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, cache=outputs.cache)
+
+
+def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor | None:
+    """Where attention may look: bool (B or 1, 1, T, past + T), or None for the plain causal case.
+
+    A query at a padded position sees itself, so that its softmax is defined; nothing reads what it computes.
+    """
+    padded = attention_mask is not None and not bool(attention_mask.all())
+    if not padded and (past == 0 or length == 1):
+        return None
+    keys = torch.arange(past + length, device=device)
+    queries = torch.arange(past, past + length, device=device)[:, None]
+    mask = (keys <= queries)[None, None]
+    if padded:
+        mask = mask & attention_mask[:, None, None, :].bool() | (keys == queries)
+    return mask
+
+
+def buffer_differences(model: nn.Module) -> list[str]:
+    """Names of the buffers of the input interface that are not, bit for bit, what the model's config defines."""
+    interface, settings = model.config.spec()
+    expected = dict(
+        interfaces.build(interface, settings.vocab_size, settings.d_model, settings.init_std).named_buffers()
+    )
+    stored = dict(model.get_input_embeddings().named_buffers())
+    problems = []
+    for name, tensor in expected.items():
+        found = stored[name].detach().cpu()
+        if found.dtype != tensor.dtype and tensor.is_floating_point():
+            tensor = tensor.to(found.dtype)  # loaded in another precision on purpose
+        if not torch.equal(found, tensor):
+            wrong = (
+                (found != tensor).flatten(1).any(1).nonzero().flatten().tolist() if found.shape == tensor.shape else []
+            )
+            rows = f" in {len(wrong)} row(s), the first {wrong[0]}" if wrong else ""
+            problems.append(f"{name} differs from what the config defines{rows}")
+    return problems
+
+
+def from_transformer(model: Transformer, settings: TokenCodesConfig) -> TokenCodesForCausalLM:
+    """The adapter around the trainer's weights (shared, not copied)."""
+    with torch.device("meta"):
+        adapter = TokenCodesForCausalLM(settings)
+    adapter.model.decoder, adapter.lm_head = model.decoder, model.lm_head
+    return adapter.eval()
+
+
+def to_transformer(adapter: TokenCodesForCausalLM) -> Transformer:
+    """The trainer's form of a loaded model (shared, not copied)."""
+    with torch.device("meta"):
+        model = Transformer(*adapter.config.spec())
+    model.decoder, model.lm_head = adapter.model.decoder, adapter.lm_head
+    return model.eval()
+
+
+def load(path: Path) -> TokenCodesForCausalLM:
+    """Load a model directory in float32 on the CPU, strictly (see `from_pretrained`)."""
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+
+
+AutoConfig.register("tokencodes", TokenCodesConfig, exist_ok=True)
+AutoModel.register(TokenCodesConfig, TokenCodesModel, exist_ok=True)
+AutoModelForCausalLM.register(TokenCodesConfig, TokenCodesForCausalLM, exist_ok=True)
