@@ -220,7 +220,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one stage; return the exit code: 0 done, 2 the input is wrong, 75 start me again (1, a traceback: our fault)."""
+    """Run one stage; return the exit code: 0 done, 2 wrong input, 75 start me again (1, a traceback: our fault)."""
     args = parser().parse_args(argv)
     try:
         args.call(args)

@@ -240,6 +240,7 @@ class Train(Strict):
     validation_windows: int = Field(ge=1)
     log_every: int = Field(1, ge=1)
     time_budget_min: float | None = Field(None, gt=0)  # stop, save and exit 75 after this many minutes
+    on_code_change: Literal["refuse", "restart", "continue"] = "refuse"  # what a checkpoint of other code is worth
 
     @model_validator(mode="after")
     def _schedule(self) -> "Train":
@@ -309,6 +310,21 @@ class StageResources(Strict):
 # -------------------------------------------------------------------- config
 
 
+NOT_IDENTITY = (
+    "n_gpus",
+    "micro_batch_size",
+    "grad_accum_steps",
+    "device",
+    "compile",
+    "loss_chunk_tokens",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "log_every",
+    "time_budget_min",
+    "on_code_change",
+)
+
+
 class Run(Strict):
     """All that decides the bits of one trained model: what `tokencodes train --run` reads."""
 
@@ -321,12 +337,16 @@ class Run(Strict):
     train: Train
 
     def identity(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be continued: everything but names, pace of saving and of talking."""
+        """What must be equal for a checkpoint to be continued: what decides the weights.
+
+        Not in it: names, the pace of saving and talking, the device, and how the global batch is split into ranks,
+        micro-batches and accumulation (`tokens_per_step` is in it): a run may move to other hardware, within rounding.
+        """
         value = self.model_dump(mode="json")
         for key in ("name", "interface_name"):
             del value[key]
         del value["interface"]["reference"]
-        for key in ("checkpoint_every", "keep_checkpoints", "log_every", "time_budget_min"):
+        for key in NOT_IDENTITY:
             del value["train"][key]
         return value
 
@@ -556,6 +576,11 @@ def dump(value: Strict) -> str:
 def section_digest(*sections: Any) -> str:
     """Hex SHA-256 of parts of a config, for headers and for Snakemake's rerun triggers."""
     return digest([part.model_dump(mode="json") if isinstance(part, BaseModel) else part for part in sections])
+
+
+def data_digest(data: Data, vocab_size: int) -> str:
+    """What a store says it was prepared from, and a run says it needs."""
+    return section_digest(data, vocab_size)
 
 
 def schema_text() -> str:

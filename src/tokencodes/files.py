@@ -24,6 +24,12 @@ def fsync_directory(path: Path) -> None:
         os.close(handle)
 
 
+def fsync_file(path: Path) -> None:
+    """Bring a written file to the disk."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
 @contextlib.contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success fsync it and rename it to `path`, on any error remove it.
@@ -35,8 +41,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
+        fsync_file(temporary)
         os.replace(temporary, path)
         fsync_directory(path.parent)
     except BaseException as error:

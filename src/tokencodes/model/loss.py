@@ -53,6 +53,7 @@ def summed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk:
     """Sum over rows of -log softmax(hidden W^T)[target], float32 scalar in nats.
 
     hidden (N, d), weight (V, d), targets int64 (N,); `chunk` rows of logits exist at one time. Products follow
-    autocast, the softmax is float32. Gradients are computed with the loss; the result may be scaled but not differentiated twice.
+    autocast, the softmax is float32. Gradients are computed with the loss; the result may be scaled, but not
+    differentiated twice.
     """
     return _ChunkedCrossEntropy.apply(hidden, weight, targets, chunk)

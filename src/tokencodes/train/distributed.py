@@ -1,0 +1,111 @@
+"""The ranks of one training job: alone, or started by torchrun. One process a GPU (or CPU ranks with gloo)."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from tokencodes import config
+from tokencodes.errors import UserError
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process' place in the job."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def main(self) -> bool:
+        """Whether this is the one process that writes."""
+        return self.rank == 0
+
+    def all_sum(self, values: list[float]) -> list[float]:
+        """Sums over ranks, in float64."""
+        if self.world_size == 1:
+            return values
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(tensor)
+        return tensor.tolist()
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        if self.world_size > 1:
+            dist.barrier()
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """Data parallel; gradients come out as the mean over ranks."""
+        if self.world_size == 1:
+            return module
+        ids = [self.device.index] if self.device.type == "cuda" else None
+        # buffers are constants that every rank built by itself: nothing to broadcast
+        return nn.parallel.DistributedDataParallel(module, device_ids=ids, broadcast_buffers=False)
+
+    def accumulating(self, module: nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:
+        """Around forward and backward of a micro-batch: gradients meet only after the last one."""
+        return module.no_sync() if self.world_size > 1 and not last else contextlib.nullcontext()
+
+
+def choose_device(name: str, local_rank: int) -> torch.device:
+    """`auto` is CUDA where there is a GPU. Raises UserError if CUDA is asked for and there is none."""
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise UserError("train.device: cuda, but torch sees no GPU here; use cpu or auto, or ask for a GPU")
+    if local_rank >= torch.cuda.device_count():
+        raise UserError(
+            f"train.n_gpus: rank {local_rank} has no GPU of its own; {torch.cuda.device_count()} are visible"
+        )
+    return torch.device("cuda", local_rank)
+
+
+@contextlib.contextmanager
+def job(train: config.Train):
+    """Join the job; yields Ranks. Asserts the number of processes before any GPU is taken."""
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if world_size != train.n_gpus:
+        raise UserError(
+            f"train.n_gpus is {train.n_gpus} but {world_size} process(es) were started; use "
+            f"`torchrun --standalone --nproc-per-node {train.n_gpus} -m tokencodes.cli train ...` or change the config"
+        )
+    rank, local_rank = int(os.environ.get("RANK", "0")), int(os.environ.get("LOCAL_RANK", "0"))
+    device = choose_device(train.device, local_rank)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if world_size > 1:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Ranks(rank, world_size, device)
+    finally:
+        if world_size > 1:
+            dist.destroy_process_group()
+
+
+def make_deterministic(cpu_threads: int) -> None:
+    """Same input, same bits: deterministic kernels, a fixed number of threads (sums on a CPU depend on it), no TF32."""
+    os.environ.setdefault(
+        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+    )  # cuBLAS is deterministic only with one of its own sizes
+    torch.set_num_threads(cpu_threads)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+
+
+def rng_state(device: torch.device) -> dict[str, Tensor]:
+    """The generators of this process. Nothing draws from them while training; kept so that what is added later may."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_rng_state(state: dict[str, Tensor], device: torch.device) -> None:
+    """The reverse of `rng_state`."""
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)

@@ -1,0 +1,356 @@
+"""The training loop: `tokencodes train`, alone or under torchrun.
+
+Everything that decides the next update is a function of the config, the step and the newest checkpoint, so a run that
+was stopped at any point and started again ends with the same bits as one that was not.
+"""
+
+import contextlib
+import fcntl
+import math
+import platform
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tokencodes import __version__, codeversion, config
+from tokencodes.data.sampler import Sampler
+from tokencodes.data.store import Store
+from tokencodes.errors import StoppedEarly, UserError
+from tokencodes.files import digest, read_json, sha256_file, write_json, write_text
+from tokencodes.model import transformer
+from tokencodes.model.loss import summed_cross_entropy
+from tokencodes.train import checkpoint, distributed, metrics, optim
+
+SAVE_MARGIN = 1.5  # a time budget leaves room for one step and one save that take this many times the longest so far
+
+
+class SummedLoss(nn.Module):
+    """What data parallel wraps: ids and already shifted targets, int64 (B, T) -> summed loss in nats."""
+
+    def __init__(self, model: transformer.Transformer, chunk: int):
+        super().__init__()
+        self.model, self.chunk = model, chunk
+
+    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+        hidden = self.model.decoder(ids)
+        return summed_cross_entropy(hidden.flatten(0, 1), self.model.lm_head.weight, targets.flatten(), self.chunk)
+
+
+class Stop:
+    """Why to stop soon: a signal (TERM, USR1, INT; they may come repeatedly) or the time budget."""
+
+    def __init__(self, budget_min: float | None):
+        self.reason: str | None = None
+        self.deadline = time.monotonic() + budget_min * 60 if budget_min else math.inf
+        self.longest = {"step": 0.0, "save": 0.0}
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Handle signals while inside."""
+        kinds = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+        before = {kind: signal.signal(kind, self._on_signal) for kind in kinds}
+        try:
+            yield
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self.reason = signal.Signals(number).name
+
+    def now(self) -> bool:
+        """Whether this process wants to stop after the present step."""
+        if self.reason is None and time.monotonic() + SAVE_MARGIN * sum(self.longest.values()) > self.deadline:
+            self.reason = "time budget"
+        return self.reason is not None
+
+    @contextlib.contextmanager
+    def timing(self, what: str) -> Iterator[None]:
+        """Remember the longest step and save."""
+        start = time.monotonic()
+        yield
+        self.longest[what] = max(self.longest[what], time.monotonic() - start)
+
+
+@contextlib.contextmanager
+def run_lock(out: Path) -> Iterator[None]:
+    """One writer a run folder. Raises UserError if another process trains there."""
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{out}: another process trains here; wait for it or stop it") from None
+        yield
+
+
+class Trainer:
+    """One run on one rank."""
+
+    def __init__(self, run: config.Run, store: Store, out: Path, ranks: distributed.Ranks, stop: Stop):
+        self.run, self.store, self.out, self.ranks, self.stop = run, store, out, ranks, stop
+        train, context = run.train, run.model.context_length
+        self.label = f"{run.interface_name}-s{run.seed}"
+        self.folder = out / "checkpoints"
+        self.facts = {
+            "identity": run.identity(),
+            "store_sha256": store.sha256,
+            "tokenizer_sha256": store.manifest["tokenizer_sha256"],
+        }
+        self.code = codeversion.digest("tokencodes.train.loop")
+        self.sampler = Sampler(store, "train", context, run.seed)
+        self.model = transformer.Transformer(run.interface, run.model)
+        transformer.initialise(self.model, run.model, run.seed)
+        self.model.to(ranks.device)
+        self.optimizer = optim.build(self.model, train)
+        self.module = ranks.wrap(SummedLoss(self.model, train.loss_chunk_tokens))
+        if train.compile:
+            self.module = torch.compile(self.module)
+        self.global_windows = train.tokens_per_step // context
+        windows = min(train.validation_windows, store.manifest["validation"]["tokens"] // (context + 1))
+        held_out = Sampler(store, "validation", context, run.data.split.seed)
+        self.validation = held_out.windows(0, range(ranks.rank, max(1, windows), ranks.world_size))
+        self.n_validation = max(1, windows)
+
+    # ------------------------------------------------------------ one step
+
+    def losses(self, windows: np.ndarray) -> Tensor:
+        """Summed loss of windows (n, context + 1): inputs are all but the last token, targets all but the first."""
+        tokens = torch.from_numpy(windows).to(self.ranks.device)
+        autocast = torch.autocast(self.ranks.device.type, torch.bfloat16, enabled=self.run.train.precision == "bf16")
+        with autocast:
+            return self.module(tokens[:, :-1], tokens[:, 1:])
+
+    def accumulate(self, step: int) -> tuple[float, float]:
+        """Gradients of the global batch's mean loss into .grad. Returns this rank's loss sum and seconds for data."""
+        train, ranks = self.run.train, self.ranks
+        a_rank = train.micro_batch_size * train.grad_accum_steps
+        total, data_s = torch.zeros((), dtype=torch.float64, device=ranks.device), 0.0
+        for micro in range(train.grad_accum_steps):
+            first = ranks.rank * a_rank + micro * train.micro_batch_size
+            start = time.monotonic()
+            windows = self.sampler.windows(step, range(first, first + train.micro_batch_size))
+            data_s += time.monotonic() - start
+            with ranks.accumulating(self.module, last=micro == train.grad_accum_steps - 1):
+                loss = self.losses(windows)
+                # data parallel takes the mean over ranks; the mean over the global batch's tokens is wanted
+                (loss * (ranks.world_size / train.tokens_per_step)).backward()
+            total += loss.detach()
+        return total.item(), data_s
+
+    def update(self, step: int) -> tuple[dict[str, Any], float, bool]:
+        """One optimizer step. Returns its record, the seconds for data, and whether any rank wants to stop.
+
+        A loss or gradient norm that is not finite ends the run before the weights change.
+        """
+        train = self.run.train
+        rate = optim.learning_rate(step, train)
+        optim.set_learning_rate(self.optimizer, rate)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss_sum, data_s = self.accumulate(step)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.grad_clip))
+        loss_sum, wishes = self.ranks.all_sum([loss_sum, float(self.stop.now())])
+        loss = loss_sum / train.tokens_per_step
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            kept = checkpoint.sorted_paths(self.folder)
+            raise FloatingPointError(
+                f"step {step}, rank {self.ranks.rank}: loss {loss}, gradient norm {norm}; stopped before the update; "
+                f"the last good checkpoint is {kept[-1] if kept else 'not written yet'}"
+            )
+        self.optimizer.step()
+        record = {"step": step, "loss": loss, "lr": rate, "grad_norm": norm, "tokens": step * train.tokens_per_step}
+        return record, data_s, wishes > 0
+
+    @torch.no_grad()
+    def validate(self) -> float:
+        """Mean loss over the fixed validation windows, nats a token."""
+        size = self.run.train.micro_batch_size
+        total = 0.0
+        for start in range(0, len(self.validation), size):
+            total += self.losses(self.validation[start : start + size]).item()
+        return self.ranks.all_sum([total])[0] / (self.n_validation * self.run.model.context_length)
+
+    # --------------------------------------------------------- save and load
+
+    def resume(self) -> int:
+        """Load the newest whole checkpoint; returns its step, 0 for a fresh start."""
+        found = checkpoint.latest(self.folder, self.facts)
+        if found is None:
+            return 0
+        if found.manifest["code"] != self.code:
+            match self.run.train.on_code_change:
+                case "refuse":
+                    raise UserError(
+                        f"{found.path}: was made by other training code; set train.on_code_change to `continue` to go "
+                        f"on from it or to `restart` to train anew, or go back to the code of version "
+                        f"{found.manifest['versions']['tokencodes']}"
+                    )
+                case "restart":
+                    if self.ranks.main:
+                        metrics.say(self.label, f"the training code has changed since {found.path.name}: training anew")
+                        set_aside(self.folder)
+                    self.ranks.barrier()
+                    return 0
+        self.model.load_state_dict(found.tensors("model"), strict=True)
+        optim.load_state(self.model, self.optimizer, found.tensors("optimizer"))
+        distributed.set_rng_state(found.tensors("rng"), self.ranks.device)
+        return found.step
+
+    def save(self, step: int, journals: list[metrics.Journal]) -> None:
+        """A checkpoint of `step`, by the main rank; all wait for it."""
+        if self.ranks.main:
+            with self.stop.timing("save"):
+                for journal in journals:
+                    journal.sync()
+                parts = {
+                    "model": self.model.state_dict(),
+                    "optimizer": optim.state_tensors(self.model, self.optimizer),
+                    "rng": distributed.rng_state(self.ranks.device),
+                }
+                facts = {**self.facts, "code": self.code, "versions": versions()}
+                checkpoint.save(self.folder, step, parts, facts, self.run.train.keep_checkpoints)
+        self.ranks.barrier()
+
+    # ------------------------------------------------------------- the whole
+
+    def loop(self) -> None:
+        """From the newest checkpoint to the last step; final.json is written last."""
+        train, main = self.run.train, self.ranks.main
+        start = self.resume()
+        if main:
+            journal = metrics.Journal(self.out / "metrics.jsonl", start, complete=True)
+            timing = metrics.Journal(self.out / "timing.jsonl", start, complete=False)
+            where = "from the start" if start == 0 else f"again after step {start}"
+            metrics.say(self.label, f"{where}, {train.max_steps} steps of {train.tokens_per_step:,} tokens")
+        journals = [journal, timing] if main else []
+        last_said, said_at = start, time.monotonic()
+        for step in range(start + 1, train.max_steps + 1):
+            begun = time.monotonic()
+            with self.stop.timing("step"):
+                record, data_s, stopping = self.update(step)
+                last = step == train.max_steps
+                if step % train.validate_every == 0 or last:
+                    record["val_loss"] = self.validate()
+            if main:
+                seconds = time.monotonic() - begun
+                journal.append(record)
+                pace = {"tokens_per_s": train.tokens_per_step / seconds, "step_s": seconds, "data_s": data_s}
+                timing.append({"step": step, **pace})
+                if step % train.log_every == 0 or last or "val_loss" in record:
+                    a_step = (time.monotonic() - said_at) / (step - last_said)
+                    line = metrics.progress_line(step, train.max_steps, record, train.tokens_per_step / a_step, a_step)
+                    metrics.say(self.label, line)
+                    last_said, said_at = step, time.monotonic()
+            if step % train.checkpoint_every == 0 or last or stopping:
+                self.save(step, journals)
+            if stopping and not last:
+                why = self.stop.reason or "another rank"
+                raise StoppedEarly(f"train {self.label}: stopped at step {step} ({why}); start again to go on")
+        if main:
+            self.finish()
+
+    def finish(self) -> None:
+        """final.json: what the run came to, and the hashes of what it was made from."""
+        train = self.run.train
+        records = metrics.read_jsonl(self.out / "metrics.jsonl")
+        recent = [record["loss"] for record in records[-train.validate_every :]]
+        path = self.folder / checkpoint.name_of(train.max_steps)
+        manifest = self.store.manifest
+        write_text(self.out / "run.yaml", config.dump(self.run))
+        write_json(
+            self.out / "final.json",
+            {
+                "interface": self.run.interface_name,
+                "seed": self.run.seed,
+                "step": train.max_steps,
+                "tokens": train.max_steps * train.tokens_per_step,
+                "train_loss": math.fsum(recent) / len(recent),
+                "val_loss": records[-1]["val_loss"],
+                "unigram_entropy": manifest["unigram_entropy"],
+                "unigram_cross_entropy": manifest["unigram_cross_entropy"],
+                "checkpoint": str(path.relative_to(self.out)),
+                "model_sha256": sha256_file(path / "model.safetensors"),
+                "metrics_sha256": sha256_file(self.out / "metrics.jsonl"),
+                "store_sha256": self.store.sha256,
+                "tokenizer_sha256": manifest["tokenizer_sha256"],
+                "run_sha256": digest(self.run.identity()),
+                "code": self.code,
+                "versions": versions(),
+                "hardware": hardware(self.ranks),
+                "wall_s": math.fsum(line["step_s"] for line in metrics.read_jsonl(self.out / "timing.jsonl")),
+            },
+        )
+
+
+def set_aside(folder: Path) -> None:
+    """Keep the checkpoints of superseded code beside the new ones, in place of any that were kept so before."""
+    old = folder.with_name("checkpoints.superseded")
+    shutil.rmtree(old, ignore_errors=True)
+    folder.rename(old)
+
+
+def versions() -> dict[str, str]:
+    """Of what computes."""
+    return {
+        "tokencodes": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def hardware(ranks: distributed.Ranks) -> dict[str, Any]:
+    """On what the last part of the run was computed."""
+    cuda = ranks.device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(ranks.device) if cuda else f"CPU, {platform.machine()}",
+        "ranks": ranks.world_size,
+        "cpu_threads": torch.get_num_threads(),
+    }
+
+
+def check_store(run: config.Run, store: Store) -> None:
+    """Raises UserError if the store was prepared from another data section than the run names."""
+    expected = config.data_digest(run.data, run.model.vocab_size)
+    if store.manifest["data_sha256"] != expected:
+        raise UserError(
+            "the store was prepared with another `data` section or vocab_size than this run's; prepare it again or "
+            "restore the config"
+        )
+
+
+def already_done(run: config.Run, out: Path) -> bool:
+    """Whether final.json stands there. Raises UserError if it is another run's."""
+    if not (out / "final.json").exists():
+        return False
+    if read_json(out / "final.json").get("run_sha256") != digest(run.identity()):
+        raise UserError(
+            f"{out / 'final.json'}: belongs to a run with another config; delete {out} or use another `name`"
+        )
+    return True
+
+
+def train(run: config.Run, store_dir: Path, out: Path, *, time_budget_min: float | None = None) -> None:
+    """Train `run` on the store into `out`: metrics.jsonl, timing.jsonl, checkpoints/, and last final.json.
+
+    Raises StoppedEarly (exit 75) after saving on SIGTERM, SIGUSR1, SIGINT or near the end of the time budget (minutes;
+    the argument goes before the config's), UserError for what the user can mend, FloatingPointError for a loss or
+    gradient norm that is not finite.
+    """
+    stop = Stop(time_budget_min if time_budget_min is not None else run.train.time_budget_min)
+    with stop.listening(), distributed.job(run.train) as ranks:
+        with run_lock(out) if ranks.main else contextlib.nullcontext():
+            if already_done(run, out):
+                metrics.say(f"{run.interface_name}-s{run.seed}", "final.json is there: nothing to do")
+                return
+            distributed.make_deterministic(run.train.cpu_threads)
+            store = Store.open(store_dir, vocab_size=run.model.vocab_size)
+            check_store(run, store)
+            Trainer(run, store, out, ranks, stop).loop()

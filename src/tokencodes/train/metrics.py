@@ -1,0 +1,76 @@
+"""What a run writes down while it trains: one JSON line a step, and lines that a person can follow.
+
+metrics.jsonl holds what the config decides (loss, rate, gradient norm, tokens, validation loss); it is the same, byte
+for byte, for an interrupted run and a straight one. Clock times go to timing.jsonl, which no two runs share.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tokencodes.errors import UserError
+from tokencodes.files import write_text
+
+
+class Journal:
+    """An append-only file of JSON lines, each with a "step"."""
+
+    def __init__(self, path: Path, last_step: int, *, complete: bool):
+        """Continue after `last_step`: lines beyond it, or a half line that a kill left, are dropped.
+
+        With `complete`, steps 1..last_step must all be there, else UserError: the history would have a hole.
+        """
+        self.path = path
+        lines = []
+        if path.exists():
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                try:
+                    step = json.loads(line)["step"]
+                except (json.JSONDecodeError, KeyError, TypeError):
+                    continue
+                if step <= last_step:
+                    lines.append((step, line))
+        if complete and [step for step, _ in lines] != list(range(1, last_step + 1)):
+            raise UserError(
+                f"{path}: does not hold steps 1 to {last_step}, which its checkpoint has made; restore the file, or "
+                f"delete {path.parent} to train anew"
+            )
+        write_text(path, "".join(line + "\n" for _, line in lines))
+        self.file = open(path, "a", encoding="utf-8")
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Write one line; floats in their shortest exact form, NaN refused."""
+        self.file.write(json.dumps(record, allow_nan=False) + "\n")
+        self.file.flush()
+
+    def sync(self) -> None:
+        """Bring all lines to the disk, before a checkpoint says that their steps are done."""
+        os.fsync(self.file.fileno())
+
+
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """All records of a journal."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def clock(seconds: float) -> str:
+    """h:mm:ss, or m:ss below an hour."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def say(run: str, text: str) -> None:
+    """One line on stderr."""
+    print(f"train {run}: {text}", file=sys.stderr, flush=True)
+
+
+def progress_line(step: int, n_steps: int, record: dict[str, Any], tokens_per_s: float, s_per_step: float) -> str:
+    """step 120/300  loss 5.912  val 6.013  lr 2.1e-03  2,310 tokens/s  ETA 0:45"""
+    validation = f"  val {record['val_loss']:.3f}" if "val_loss" in record else ""
+    return (
+        f"step {step}/{n_steps}  loss {record['loss']:.3f}{validation}  lr {record['lr']:.2e}  "
+        f"{tokens_per_s:,.0f} tokens/s  ETA {clock((n_steps - step) * s_per_step)}"
+    )

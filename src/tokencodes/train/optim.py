@@ -1,0 +1,60 @@
+"""The optimisation recipe (paper, optimisation): AdamW, linear warm-up, cosine decay, decay on matrices only."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from tokencodes import config
+
+
+def learning_rate(step: int, train: config.Train) -> float:
+    """The rate of update number `step`, counted from 1 to max_steps.
+
+    Warm-up is linear, peak * step / warmup, and ends at the peak; the cosine then falls to min_lr, which the last
+    update has exactly (paper: 1.5e-4, 2,000 warm-up steps, cosine to 1e-5; counting from 1 is ours).
+    """
+    if step <= train.warmup_steps:
+        return train.peak_lr * step / train.warmup_steps
+    progress = (step - train.warmup_steps) / (train.max_steps - train.warmup_steps)
+    return train.min_lr + 0.5 * (train.peak_lr - train.min_lr) * (1 + math.cos(math.pi * progress))
+
+
+def decays(parameter: Tensor) -> bool:
+    """Whether weight decay acts on a tensor: matrices only (paper), so tables, heads and projections, but no norm."""
+    return parameter.dim() >= 2
+
+
+def build(model: nn.Module, train: config.Train) -> torch.optim.AdamW:
+    """AdamW over all parameters (a fixed interface has none), in two groups by `decays`."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if decays(p)], "weight_decay": train.weight_decay},
+        {"params": [p for p in parameters if not decays(p)], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=train.peak_lr, betas=(train.beta1, train.beta2), eps=train.adam_eps, fused=True)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give all groups the same rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+STATE = ("step", "exp_avg", "exp_avg_sq")
+
+
+def state_tensors(model: nn.Module, optimizer: torch.optim.AdamW) -> dict[str, Tensor]:
+    """The optimizer's state as named tensors, `{parameter}.{exp_avg | exp_avg_sq | step}`."""
+    return {
+        f"{name}.{key}": optimizer.state[parameter][key]
+        for name, parameter in model.named_parameters()
+        for key in STATE
+        if parameter in optimizer.state
+    }
+
+
+def load_state(model: nn.Module, optimizer: torch.optim.AdamW, tensors: dict[str, Tensor]) -> None:
+    """The reverse of `state_tensors`. Raises KeyError if a tensor is missing."""
+    for name, parameter in model.named_parameters():
+        optimizer.state[parameter] = {key: tensors[f"{name}.{key}"].to(parameter.device) for key in STATE}

@@ -1,0 +1,387 @@
+"""Checks that an exported model is what its run says: the paper's list, and more.
+
+Each check is independent of the others and says in one line what it found. A model passes if all do. What is compared:
+the files of the export as they are on disk, the checkpoint of the run, the config, and values computed anew here by
+another way than the model's own code takes.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tokencodes import config
+from tokencodes.data.sampler import Sampler
+from tokencodes.data.store import Store
+from tokencodes.errors import UserError
+from tokencodes.files import read_json, sha256_file, write_json
+from tokencodes.interfaces import codebook, gf2, interface, lift
+from tokencodes.model import accounting, hf
+from tokencodes.model.loss import summed_cross_entropy
+from tokencodes.model.transformer import Transformer
+from tokencodes.train import export
+
+N_WINDOWS = 2  # held-out windows on which logits and losses are compared
+N_PROMPT, N_GENERATED = 8, 16  # tokens of the greedy continuation
+LOSS_TOLERANCE = 1e-5  # relative; float32 sums in another order
+LIFT_CHUNK = 4096  # ids lifted at one time
+
+# Run in a process of its own: the model must load from its files alone.
+FRESH_PROCESS = """
+import hashlib, json, sys, torch
+import tokencodes.model.hf
+from transformers import AutoModelForCausalLM, AutoTokenizer
+folder, ids, n_prompt, n_new = json.load(sys.stdin)
+torch.use_deterministic_algorithms(True); torch.set_num_threads(1)
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+tokenizer = AutoTokenizer.from_pretrained(folder)
+ids = torch.tensor(ids)
+with torch.no_grad():
+    logits = model(ids).logits
+    text = model.generate(ids[:1, :n_prompt], max_new_tokens=n_new, do_sample=False)
+print(json.dumps({"logits": hashlib.sha256(logits.numpy().tobytes()).hexdigest(), "finite": bool(logits.isfinite().all()),
+                  "generated": text[0, n_prompt:].tolist(), "tokenizer": len(tokenizer)}))
+"""
+
+
+class Failed(Exception):
+    """A check's finding; the message is its detail."""
+
+
+def require(condition: bool, detail: str) -> None:
+    """Fail the check with `detail` unless `condition`."""
+    if not condition:
+        raise Failed(detail)
+
+
+@dataclass
+class Subject:
+    """The model under check and what it is held against; each part is read when a check first needs it."""
+
+    model_dir: Path
+    run_dir: Path
+    store_dir: Path
+    run: config.Run
+    final: dict[str, Any]
+    _fresh: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def stored(self) -> dict[str, Tensor]:
+        """Tensors of model.safetensors under the trainer's names."""
+        try:
+            tensors = load_file(self.model_dir / "model.safetensors")
+        except (OSError, SafetensorError) as error:
+            raise Failed(f"model.safetensors: {error}") from None
+        return {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+
+    @cached_property
+    def trainer(self) -> Transformer:
+        """The final checkpoint, in the trainer's own module."""
+        return export.trained(self.run_dir)[1]
+
+    @cached_property
+    def adapter(self) -> hf.TokenCodesForCausalLM:
+        """The export, loaded through the Auto classes."""
+        try:
+            return hf.load(self.model_dir)
+        except (ValueError, OSError, UserError, RuntimeError, SafetensorError) as error:
+            raise Failed(" ".join(str(error).split())[:500]) from None
+
+    @cached_property
+    def windows(self) -> Tensor:
+        """Held-out windows, int64 (N_WINDOWS, context + 1)."""
+        context = self.run.model.context_length
+        sampler = Sampler(Store.open(self.store_dir), "validation", context, self.run.data.split.seed)
+        return torch.from_numpy(sampler.windows(0, range(N_WINDOWS)))
+
+    @property
+    def codes(self) -> Tensor:
+        """The stored code book (V, K)."""
+        require("decoder.input.codebook" in self.stored, "model.decoder.input.codebook is missing in model.safetensors")
+        return self.stored["decoder.input.codebook"]
+
+    def fresh(self) -> dict[str, Any]:
+        """What a new process gets from the export (run once)."""
+        if not self._fresh:
+            request = [str(self.model_dir), self.windows[:, :-1].tolist(), N_PROMPT, N_GENERATED]
+            done = subprocess.run(
+                [sys.executable, "-c", FRESH_PROCESS], input=json.dumps(request), capture_output=True, text=True
+            )
+            lines = done.stderr.strip().splitlines()
+            require(done.returncode == 0, f"a new process failed: {lines[-1] if lines else done.returncode}")
+            self._fresh = json.loads(done.stdout.strip().splitlines()[-1])
+        return self._fresh
+
+
+# ----------------------------------------------------------------- the files
+
+
+def files(subject: Subject) -> str:
+    facts = read_json(subject.model_dir / "tokencodes.json")
+    found = sha256_file(subject.model_dir / "model.safetensors")
+    require(facts["model_sha256"] == found, "model.safetensors is not the file whose hash tokencodes.json records")
+    for key in ("store_sha256", "tokenizer_sha256"):
+        require(facts[key] == subject.final[key], f"{key} in tokencodes.json is not that of final.json")
+    tokenizer = sha256_file(subject.model_dir / "tokenizer.json")
+    require(
+        tokenizer == subject.final["tokenizer_sha256"], "tokenizer.json is not the one that the run was trained with"
+    )
+    return f"model.safetensors {found[:12]}, tokenizer.json {tokenizer[:12]}"
+
+
+def configuration(subject: Subject) -> str:
+    there = read_json(subject.model_dir / "config.json")
+    expected = hf.to_config(subject.run.interface, subject.run.model).to_dict()
+    keys = ("interface", "model_type", "tie_word_embeddings", *hf.NAMES)
+    wrong = [
+        f"{key} is {there.get(key)!r}, the run says {expected[key]!r}"
+        for key in keys
+        if there.get(key) != expected[key]
+    ]
+    require(not wrong, f"config.json: {'; '.join(wrong)}")
+    return f"{len(keys)} keys of config.json equal the run's"
+
+
+def parameters(subject: Subject) -> str:
+    run = subject.run
+    with torch.device("meta"):
+        names = {name for name, _ in Transformer(run.interface, run.model).named_parameters()}
+    found = sum(tensor.numel() for name, tensor in subject.stored.items() if name in names)
+    parts = accounting.closed_form(run.model)
+    if isinstance(run.interface, config.TableInterface):
+        parts["input"] = run.model.vocab_size * run.model.d_model
+    elif run.interface.codebook.kind == "learned":
+        parts["input"] = run.model.vocab_size * run.interface.codebook.width
+    expected = sum(parts.values())
+    require(found == expected, f"{found:,} trainable values are stored, the closed form gives {expected:,}")
+    return f"{found:,} trainable values, as the closed form gives"
+
+
+def tensors(subject: Subject) -> str:
+    expected = subject.trainer.state_dict()
+    missing, unknown = sorted(expected.keys() - subject.stored.keys()), sorted(subject.stored.keys() - expected.keys())
+    require(not missing, f"missing tensors: {', '.join(missing)}")
+    require(not unknown, f"unknown tensors: {', '.join(unknown)}")
+    wrong = [
+        name
+        for name, tensor in expected.items()
+        if tensor.dtype != subject.stored[name].dtype or not torch.equal(tensor, subject.stored[name])
+    ]
+    require(not wrong, f"not the checkpoint's bits: {', '.join(wrong)}")
+    return f"{len(expected)} tensors equal the checkpoint's, bit for bit"
+
+
+# ------------------------------------------------------------- the interface
+
+
+def independent_code(spec: config.CodeInterface, vocab_size: int) -> np.ndarray:
+    """A binary code book by another way than the package's: text of the number, and parities of masked integers."""
+    book, n_bits = spec.codebook, config.bits_needed(vocab_size)
+    width = codebook.width(book, vocab_size)
+    order = range(vocab_size)
+    if spec.permutation_seed is not None:
+        order = codebook.permutation(vocab_size, spec.permutation_seed).tolist()
+    if book.kind == "binary":
+        rows = [[int(bit) for bit in f"{token:0{width}b}"[::-1]] for token in order]
+    else:
+        if book.kind == "gf2":
+            masks = gf2.sample_invertible(width, book.seed, book.min_weight)
+            bias = gf2.sample_bias(width, book.seed) if book.random_bias else 0
+        else:
+            masks, bias = gf2.sample_redundant(width, n_bits, book.seed), 0
+        flips = [(bias >> i) & 1 for i in range(width)]
+        rows = [
+            [((mask & token).bit_count() & 1) ^ flip for mask, flip in zip(masks, flips, strict=True)]
+            for token in order
+        ]
+    return np.array(rows, dtype=np.uint8)
+
+
+def code_book(subject: Subject) -> str:
+    spec, vocab_size = subject.run.interface, subject.run.model.vocab_size
+    codes = subject.codes.numpy()
+    expected = codebook.build(spec, vocab_size)
+    if spec.codebook.kind in ("binary", "gf2", "linear"):
+        expected = independent_code(spec, vocab_size)
+    require(
+        codes.shape == expected.shape and codes.dtype == expected.dtype,
+        f"decoder.input.codebook is {codes.dtype} {codes.shape}, expected {expected.dtype} {expected.shape}",
+    )
+    wrong = np.argwhere(codes != expected)
+    require(
+        len(wrong) == 0,
+        f"decoder.input.codebook: {len(wrong)} of {codes.size} entries are wrong, the first at token "
+        f"{wrong[0][0] if len(wrong) else 0}, coordinate {wrong[0][1] if len(wrong) else 0}",
+    )
+    distinct = len(np.unique(codes, axis=0))
+    require(distinct == vocab_size, f"only {distinct} of {vocab_size} codes are distinct")
+    return f"all {codes.shape[0]} x {codes.shape[1]} entries are right, all codes distinct"
+
+
+def gf2_map(subject: Subject) -> str:
+    """From the stored code book alone: A and b are read off it, then judged."""
+    book, codes = subject.run.interface.codebook, subject.codes.numpy().astype(np.int64)
+    vocab_size, width = codes.shape
+    require(subject.run.interface.permutation_seed is None, "A cannot be read off a permuted code book")
+    n_bits = config.bits_needed(vocab_size)
+    bias = codes[0]  # c(0) = 0, so its code is b
+    known = [
+        int("".join(str(bit) for bit in (codes[1 << j] ^ bias)[::-1]), 2) for j in range(n_bits) if 1 << j < vocab_size
+    ]
+    expected = gf2.sample_invertible(width, book.seed, book.min_weight)
+    columns = gf2.column_masks(expected, width)
+    require(known == columns[: len(known)], "the map that the code book shows is not A of the seed")
+    require(book.random_bias or not bias.any(), f"b is {bias.tolist()}, expected 0")
+    found = gf2.rank(expected)
+    require(found == width, f"A has rank {found} of {width}")
+    bound = gf2.weight_bound(width, book.min_weight)
+    weights = [mask.bit_count() for mask in (*expected, *columns)]
+    require(min(weights) >= bound, f"a row or column of A has weight {min(weights)}, below {bound}")
+    return f"rank {found}, smallest row or column weight {min(weights)}, b = {'random' if book.random_bias else 0}"
+
+
+def lift_deterministic(subject: Subject) -> str:
+    spec, model = subject.run.interface, subject.run.model
+    module, again = (interface.build(spec, model.vocab_size, model.d_model, model.init_std) for _ in range(2))
+    for each in (module, again):
+        each.load_state_dict(
+            {
+                name.removeprefix("decoder.input."): t
+                for name, t in subject.stored.items()
+                if name.startswith("decoder.input.")
+            }
+        )
+    codes = subject.codes.numpy()
+    worst = 0.0
+    with torch.no_grad():
+        for start in range(0, model.vocab_size, LIFT_CHUNK):
+            ids = torch.arange(start, min(start + LIFT_CHUNK, model.vocab_size))
+            x, y = module(ids), again(ids)
+            require(torch.equal(x, y), f"two lifts of ids {start}.. differ")
+            defined = (
+                lift.lift(codes[start : start + LIFT_CHUNK], spec.lift, model.d_model, spec.lift_seed) * module.scale
+            )
+            worst = max(worst, float(np.abs(x.numpy() - defined.astype(np.float32)).max()))
+    bound = 0.0 if spec.lift != "orthogonal" and spec.codebook.kind != "learned" else LOSS_TOLERANCE
+    require(worst <= bound, f"the lift is off its definition by up to {worst:.2e}")
+    return f"{spec.lift}, scale {module.scale:.6g}: the inputs of all {model.vocab_size} tokens are as defined"
+
+
+# -------------------------------------------------------------- the behaviour
+
+
+def loads(subject: Subject) -> str:
+    subject.adapter  # noqa: B018  loading is the check
+    size = subject.fresh()["tokenizer"]
+    require(
+        size == subject.run.model.vocab_size, f"the tokenizer has {size} entries, V is {subject.run.model.vocab_size}"
+    )
+    return "AutoModelForCausalLM and AutoTokenizer load it in a new process"
+
+
+def logits_finite(subject: Subject) -> str:
+    require(subject.fresh()["finite"], "a logit is NaN or infinite")
+    with torch.no_grad():
+        logits = subject.adapter(subject.windows[:, :-1]).logits
+    require(bool(logits.isfinite().all()), "a logit is NaN or infinite")
+    return f"{logits.numel():,} logits, between {logits.min().item():.2f} and {logits.max().item():.2f}"
+
+
+def logits_equal(subject: Subject) -> str:
+    with torch.no_grad():
+        ours, theirs = subject.trainer(subject.windows[:, :-1]), subject.adapter(subject.windows[:, :-1]).logits
+    worst = (ours - theirs).abs().max().item()
+    require(torch.equal(ours, theirs), f"trainer and export differ by up to {worst:.2e}")
+    return "the trainer's and the export's are the same bits"
+
+
+def losses_equal(subject: Subject) -> str:
+    tokens = subject.windows
+    with torch.no_grad():
+        hidden = subject.trainer.decoder(tokens[:, :-1]).flatten(0, 1)
+        shifted = summed_cross_entropy(hidden, subject.trainer.lm_head.weight, tokens[:, 1:].flatten(), len(hidden))
+        ours = shifted.item() / tokens[:, 1:].numel()
+        theirs = subject.adapter(input_ids=tokens, labels=tokens).loss.item()
+    difference = abs(ours - theirs) / abs(theirs)
+    require(difference <= LOSS_TOLERANCE, f"{ours:.6f} with shifted targets, {theirs:.6f} with unshifted labels")
+    return f"{ours:.6f} with shifted targets, {theirs:.6f} with unshifted labels"
+
+
+def generation(subject: Subject) -> str:
+    prompt = subject.windows[:1, :N_PROMPT]
+    with torch.no_grad():
+        texts = [
+            subject.adapter.generate(prompt, max_new_tokens=N_GENERATED, do_sample=False, use_cache=cached)
+            for cached in (True, True, False)
+        ]
+    made = [text[0, N_PROMPT:].tolist() for text in texts] + [subject.fresh()["generated"]]
+    require(all(each == made[0] for each in made), f"greedy continuations differ: {made}")
+    return f"{len(made[0])} greedy tokens, the same with and without cache and in a new process"
+
+
+CHECKS: tuple[tuple[str, Callable[[Subject], str]], ...] = (
+    ("files", files),
+    ("config", configuration),
+    ("parameters", parameters),
+    ("tensors", tensors),
+    ("loads", loads),
+    ("logits_finite", logits_finite),
+    ("logits_equal", logits_equal),
+    ("losses_equal", losses_equal),
+    ("generation", generation),
+)
+CODE_CHECKS: tuple[tuple[str, Callable[[Subject], str]], ...] = (
+    ("code_book", code_book),
+    ("lift", lift_deterministic),
+)
+
+
+def applicable(interface_: config.Interface) -> list[tuple[str, Callable[[Subject], str]]]:
+    """The checks that an interface must pass, in order."""
+    checks = list(CHECKS)
+    if isinstance(interface_, config.CodeInterface):
+        fixed = interface_.codebook.kind != "learned"
+        checks[4:4] = [pair for pair in CODE_CHECKS if fixed or pair[0] != "code_book"]
+        if interface_.codebook.kind == "gf2" and interface_.permutation_seed is None:
+            checks.insert(5, ("gf2_map", gf2_map))
+    return checks
+
+
+def validate(model_dir: Path, run_dir: Path, store_dir: Path, out: Path) -> None:
+    """Run all checks on an export and write {"passed", "checks": [{"name", "passed", "detail"}]} to `out`.
+
+    Raises UserError, after writing, with one line for each check that failed.
+    """
+    if not (model_dir / "config.json").is_file():
+        raise UserError(f"{model_dir}: no config.json; name a model directory that `tokencodes export` wrote")
+    final = read_json(run_dir / "final.json")
+    run = config.load_run(run_dir / "run.yaml")
+    subject = Subject(model_dir, run_dir, store_dir, run, final)
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(1)
+    results = []
+    for name, check in applicable(run.interface):
+        try:
+            passed, detail = True, check(subject)
+        except (Failed, UserError) as error:
+            passed, detail = False, str(error)
+        except FileNotFoundError as error:
+            passed, detail = False, f"{error.filename}: no such file"
+        results.append({"name": name, "passed": passed, "detail": detail})
+        print(
+            f"validate {model_dir.name}: {'ok  ' if passed else 'FAIL'} {name}: {detail}", file=sys.stderr, flush=True
+        )
+    failed = [result for result in results if not result["passed"]]
+    write_json(out, {"model": model_dir.name, "passed": not failed, "checks": results})
+    if failed:
+        raise UserError("\n".join(f"{model_dir}: check {each['name']} failed: {each['detail']}" for each in failed))
