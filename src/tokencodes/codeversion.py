@@ -1,0 +1,182 @@
+"""Which version of the code made a result: a digest that a cosmetic edit does not move.
+
+Snakemake sees neither an edit of an imported package nor what such an edit means. So each rule carries the digest of
+the modules that its stage runs: the entry module and, transitively, every module of this package that it imports, each
+by its syntax tree without comments, docstrings and layout, and the data files that those modules read.
+"""
+
+import ast
+import functools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokencodes.errors import UserError
+from tokencodes.files import digest as digest_of
+from tokencodes.files import sha256_file
+
+PACKAGE = "tokencodes"
+ROOT = Path(__file__).resolve().parent
+
+# What these decide reaches a stage by its settings and its input files, which have triggers of their own: a new config
+# key or a better error message is no reason to train again.
+FRAME = frozenset({f"{PACKAGE}.{name}" for name in ("config", "errors", "files", "cli", "codeversion")})
+
+DOCSTRING_OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@functools.cache
+def digest(*entries: str) -> str:
+    """Digest (hex SHA-256) of the code that the entry modules run, FRAME aside.
+
+    Raises UserError if an entry is not a module of this package.
+    """
+    modules = closure(*entries)
+    code = [[name, _tree_digest(_source(name))] for name in modules]
+    data = [[path.relative_to(ROOT).as_posix(), _data_digest(path)] for path in data_files(modules)]
+    return digest_of([code, data])
+
+
+def closure(*entries: str) -> list[str]:
+    """The entry modules and every module of this package that they import, also inside functions; sorted."""
+    found: set[str] = set()
+    waiting = list(entries)
+    while waiting:
+        name = waiting.pop()
+        if name in found or name in FRAME:
+            continue
+        path = _source(name)
+        if path is None:
+            raise UserError(f"{name}: no such module; the rule that names it is out of date")
+        found.add(name)
+        waiting.extend(_imported(name, path))
+    return sorted(found)
+
+
+def data_files(modules: Sequence[str]) -> list[Path]:
+    """Files of the package that are no modules and belong to one of `modules`; sorted.
+
+    A module that holds a file's name, or that of a folder above it, in a string reads it. A file that no module of its
+    package names belongs to all of them.
+    """
+    wanted = set(modules)
+    files = set()
+    for package in sorted({_package(name) for name in modules}):
+        siblings = [name for name in _modules_of(package) if name not in FRAME]
+        for path in _data_of(package):
+            parts = set(path.relative_to(_folder(package)).parts)
+            readers = {name for name in siblings if parts & _words(_source(name))}
+            if wanted & (readers or set(siblings)):
+                files.add(path)
+    return sorted(files)
+
+
+# -------------------------------------------------------------------- modules
+
+
+def _source(name: str) -> Path | None:
+    """The file of a module or package of ours; None if there is none."""
+    parts = name.split(".")
+    if parts[0] != PACKAGE:
+        return None
+    base = ROOT.joinpath(*parts[1:])
+    for path in (base / "__init__.py", base.with_suffix(".py")):
+        if path.is_file():
+            return path
+    return None
+
+
+def _is_package(name: str) -> bool:
+    path = _source(name)
+    return path is not None and path.name == "__init__.py"
+
+
+def _package(name: str) -> str:
+    return name if _is_package(name) else name.rpartition(".")[0]
+
+
+def _folder(package: str) -> Path:
+    return ROOT.joinpath(*package.split(".")[1:])
+
+
+def _modules_of(package: str) -> list[str]:
+    return [package, *sorted(f"{package}.{path.stem}" for path in _folder(package).glob("[!_]*.py"))]
+
+
+def _data_of(package: str) -> Iterator[Path]:
+    """Files below a package that are neither its modules nor in a package below it."""
+    for folder, below, names in os.walk(_folder(package)):
+        here = Path(folder)
+        below[:] = sorted(
+            name for name in below if name != "__pycache__" and not (here / name / "__init__.py").exists()
+        )
+        for name in sorted(names):
+            if not name.startswith(".") and not (here == _folder(package) and name.endswith(".py")):
+                yield here / name
+
+
+def _imported(name: str, path: Path) -> list[str]:
+    """Modules of ours that a module names: in an import anywhere in it, or by full name in a string (`python -m`)."""
+    names: set[str] = set()
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = node.module or ""
+            if node.level:
+                parts = _package(name).split(".")
+                start = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [node.module])])
+            names.update([start, *(f"{start}.{alias.name}" for alias in node.names)])
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.update(re.findall(rf"\b{PACKAGE}(?:\.\w+)+", node.value))
+    parents = {".".join(name.split(".")[:n]) for name in names for n in range(1, name.count(".") + 2)}
+    return [name for name in sorted(names | parents) if _source(name) is not None]
+
+
+# --------------------------------------------------------------------- trees
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    """The syntax tree without docstrings and other bare strings."""
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    for node in ast.walk(tree):
+        if isinstance(node, DOCSTRING_OWNERS):
+            node.body = [statement for statement in node.body if not _is_bare_string(statement)]
+    return tree
+
+
+def _is_bare_string(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree as lists; fields that are empty are left out, so that newer Pythons' new fields change nothing."""
+    if isinstance(node, ast.AST):
+        fields = [[name, _plain(value)] for name, value in ast.iter_fields(node) if value not in (None, [])]
+        return [type(node).__name__, fields]
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    return f"{type(node).__name__} {node!r}"
+
+
+@functools.cache
+def _tree_digest(path: Path) -> str:
+    return digest_of(_plain(_tree(path)))
+
+
+def _data_digest(path: Path) -> str:
+    return _tree_digest(path) if path.suffix == ".py" else sha256_file(path)
+
+
+@functools.cache
+def _words(path: Path) -> frozenset[str]:
+    """The strings of a module, split at slashes: names of files and folders that it may read."""
+    strings = (node.value for node in ast.walk(_tree(path)) if isinstance(node, ast.Constant))
+    return frozenset(part for text in strings if isinstance(text, str) for part in text.split("/"))
