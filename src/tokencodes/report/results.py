@@ -228,9 +228,7 @@ def read(settings: Config, root: Path | str) -> Results:
         runs=_frame(runs, "interface", "seed", "step", *_FINAL, "path"),
         curves=_frame(curves, "interface", "seed", "step", "loss", "val_loss"),
         evaluations=_frame(evaluations, "interface", "seed", "task", "shots", "label", "n", "limit", "path"),
-        scores=_frame(
-            scores, "interface", "seed", "task", "shots", "metric", "value", "stderr", "chance", "n", "path"
-        ),
+        scores=_frame(scores, "interface", "seed", "task", "shots", "metric", "value", "stderr", "chance", "n", "path"),
         checks=_frame(checks, "interface", "seed", "name", "passed", "detail", "path"),
         finals=finals,
         files=dict(sorted(reader.files.items())),
@@ -325,9 +323,7 @@ def _read_checks(reader: _Reader, interface: str, seed: int, checks: list) -> No
         )
 
 
-def _read_evaluation(
-    reader: _Reader, interface: str, seed: int, task: Task, evaluations: list, scores: list
-) -> None:
+def _read_evaluation(reader: _Reader, interface: str, seed: int, task: Task, evaluations: list, scores: list) -> None:
     where = f"eval/{run_name(interface, seed)}/{task.name}-{task.shots}shot.json"
     content = reader.object(where)
     if content is None:

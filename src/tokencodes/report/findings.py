@@ -1,0 +1,182 @@
+"""What a run's numbers say, in sentences made from them by stated rules, and what they cannot say.
+
+Rules. Near chance: a score is near chance if it is within CHANCE_STDERRS standard errors of it. Paper's size: the same
+architecture as the paper's (its trainable parameters, for each interface that stands for one of its models) and at
+least PAPER_BUDGET of its training tokens; only then do the paper's figures enter a plot beside ours. Below unigram: a
+held-out loss below both unigram lines, the entropy and the cross entropy. Toy: less than TOY of the paper's parameters
+or tokens.
+"""
+
+import math
+from typing import Any
+
+from tokencodes.report import render
+from tokencodes.report.results import Results, benchmark, paper_count
+
+CHANCE_STDERRS = 2.0
+OUTSIDE_BY_LUCK = 0.0455  # two-sided normal probability beyond CHANCE_STDERRS
+PAPER_BUDGET = 0.9
+TOY = 0.1  # a run below this share of the paper's parameters or tokens is called a toy
+PAPER_MODEL = "Learned"  # whose size stands for the paper's in a comparison of sizes
+
+
+def is_proportion(metric: str) -> bool:
+    """Whether a metric is a share of documents, shown in percent."""
+    return metric.startswith("acc") or metric in ("exact_match", "f1")
+
+
+def below_unigram(run: dict[str, Any]) -> bool | None:
+    """Whether a run's held-out loss is below both unigram lines; None if it has no such loss."""
+    lines = [run["unigram_entropy"], run["unigram_cross_entropy"]]
+    if math.isnan(run["val_loss"]) or any(map(math.isnan, lines)):
+        return None
+    return bool(run["val_loss"] < min(lines))
+
+
+def is_paper_size(results: Results) -> bool:
+    """Whether this run may be compared with the paper's figures: the same size and about the same budget."""
+    train = results.settings.train
+    budget = paper_count(PAPER_MODEL, "target_tokens", task="training")
+    if budget is None or train.max_steps * train.tokens_per_step < PAPER_BUDGET * budget:
+        return False
+    counts = results.params.set_index("interface").trainable if len(results.params) else {}
+    pairs = [
+        (counts.get(interface), paper_count(results.paper_model(interface), "trainable"))
+        for interface in results.settings.interfaces
+        if results.paper_model(interface)
+    ]
+    return bool(pairs) and all(ours is not None and ours == theirs for ours, theirs in pairs)
+
+
+def words(number: float) -> str:
+    """A count as people say it: 1.57 million, 100 billion; three significant digits."""
+    for size, name in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"), (1e3, " thousand")):
+        if number >= size:
+            return f"{float(f'{number / size:.3g}'):g}{name}"
+    return f"{number:g}"
+
+
+def comparability(results: Results) -> str:
+    """One sentence on whether the paper's figures are comparable with this run's."""
+    if is_paper_size(results):
+        return "This run has their size and budget."
+    return "They are no target for this run, which has another size or budget."
+
+
+def headline(results: Results) -> list[dict[str, Any]]:
+    """The score of each model on each benchmark, in the metric that the paper reports."""
+    rows = results.scores
+    chosen = [benchmark(task).metric == metric for task, metric in zip(rows.task, rows.metric, strict=True)]
+    return rows[chosen].to_dict("records")
+
+
+def sentences(results: Results) -> list[str]:
+    """What was asked, how training ended, and what the benchmarks say: three sentences, the last one honest on size."""
+    return [_asked(results), _trained(results), _scored(results)]
+
+
+def _asked(results: Results) -> str:
+    interfaces = list(results.settings.interfaces)
+    learned = results.learned()
+    counts = results.params.set_index("interface").trainable if len(results.params) else {}
+    fixed = [name for name in interfaces if counts.get(name) is not None and name != learned]
+    less = ""
+    if learned is not None and counts.get(learned) is not None and fixed:
+        saved = counts[learned] - min(counts[name] for name in fixed)
+        less = (
+            f"; without the table {saved:,} of {counts[learned]:,} trainable parameters "
+            f"({saved / counts[learned]:.2%}) are gone"
+        )
+    return (
+        f"Asked: does a language model need a trainable input row for each token? {len(interfaces)} "
+        f"{'model differs' if len(interfaces) == 1 else 'models differ'} in the input interface alone "
+        f"({_list(interfaces)}){less}."
+    )
+
+
+def _trained(results: Results) -> str:
+    settings = results.settings
+    budget = settings.train.max_steps * settings.train.tokens_per_step
+    losses = []
+    for interface in settings.interfaces:
+        values = [float(v) for v in results.runs[results.runs.interface == interface].val_loss]
+        if values:
+            losses.append(f"{render.decimal(math.fsum(values) / len(values), 2)} ({interface})")
+    if not losses:
+        return "Trained: no run has ended yet."
+    runs = results.runs.to_dict("records")
+    below = [below_unigram(run) for run in runs]
+    unigram = results.unigram()
+    lines = " and ".join(
+        f"{name} {render.decimal(unigram[key], 2)}"
+        for key, name in (("unigram_entropy", "entropy"), ("unigram_cross_entropy", "cross entropy"))
+    )
+    if all(below):
+        verdict = "each below a unigram model"
+    elif any(value is False for value in below):
+        verdict = f"{sum(value is True for value in below)} of {len(below)} below a unigram model"
+    else:
+        verdict = "to be set against a unigram model"
+    missing = len(results.models()) - len(runs)
+    gap = f" {missing} of {len(results.models())} runs are missing." if missing else ""
+    return (
+        f"Trained: after {words(budget)} tokens the held-out loss is {_list(losses)} nats a token"
+        f"{', mean over seeds' if len(settings.seeds) > 1 else ''}, {verdict} ({lines}).{gap}"
+    )
+
+
+def _scored(results: Results) -> str:
+    scores = [row for row in headline(results) if not any(math.isnan(row[k]) for k in ("value", "stderr", "chance"))]
+    if not scores:
+        said = "Scored: no benchmark with a chance level has been scored yet."
+    else:
+        outside = [row for row in scores if abs(row["value"] - row["chance"]) > CHANCE_STDERRS * row["stderr"]]
+        if not outside:
+            said = (
+                f"Scored: all {len(scores)} benchmark scores with a chance level are within {CHANCE_STDERRS:g} standard "
+                "errors of it"
+            )
+        else:
+            above = sum(row["value"] > row["chance"] for row in outside)
+            said = (
+                f"Scored: of {len(scores)} benchmark scores with a chance level, {above} above and "
+                f"{len(outside) - above} below are more than {CHANCE_STDERRS:g} standard errors away from it (luck alone "
+                f"would put about {OUTSIDE_BY_LUCK * len(scores):.1f} there)"
+            )
+        said += "."
+    return f"{said} {_size(results)}".strip()
+
+
+def _size(results: Results) -> str:
+    if is_paper_size(results):
+        return "The run has the paper's size and budget, so its figures may be set beside the paper's."
+    paper, budget = paper_count(PAPER_MODEL, "trainable"), paper_count(PAPER_MODEL, "target_tokens", task="training")
+    tokens = results.settings.train.max_steps * results.settings.train.tokens_per_step
+    largest = max(results.params.trainable) if len(results.params) else None
+    assert paper is not None and budget is not None
+    ours = f"{words(largest)} parameters and " if largest else ""
+    sizes = f"{ours}{words(tokens)} training tokens, where the paper has {words(paper)} and {words(budget)}"
+    if tokens < TOY * budget or (largest or paper) < TOY * paper:
+        return (
+            f"This is a toy run of {sizes}: its benchmark scores show that the pipeline works, not which interface is "
+            "better."
+        )
+    return f"The run has {sizes}: near the paper's, but not to be set against its figures."
+
+
+def checks(results: Results) -> str:
+    """How many checkpoint checks passed, and which did not."""
+    rows = results.checks
+    models = len(results.models())
+    seen = len(rows[["interface", "seed"]].drop_duplicates())
+    if not seen:
+        return "Checkpoint checks: none has run yet."
+    failed = rows[rows.passed.ne(True)]
+    text = f"Checkpoint checks: {len(rows) - len(failed)} of {len(rows)} passed, for {seen} of {models} models."
+    for row in failed.to_dict("records"):
+        text += f" FAILED: {row['interface']}-s{row['seed']}: {render.clean(row['name'])}."
+    return text
+
+
+def _list(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]

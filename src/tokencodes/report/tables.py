@@ -1,0 +1,432 @@
+"""Tables of a run from its stored results: what `tokencodes tables` writes to results/<name>/tables/.
+
+accounting (the paper's Table 1), results (its Table 2: ours beside the paper's, each in its own columns), data and
+training, each as CSV (full precision), Markdown and LaTeX; results_by_seed.csv with a row a model; summary.txt for a
+terminal.
+"""
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tokencodes.config import Config, Task
+from tokencodes.files import write_text
+from tokencodes.report import findings, render
+from tokencodes.report.render import GAP, Table
+from tokencodes.report.results import PARAMETERS, Published, Results, paper_count, published, read, run_name
+
+NAMES = ("accounting", "results", "data", "training")
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "csv": render.to_csv,
+    "md": render.to_markdown,
+    "tex": render.to_latex,
+}
+SUMMARY_WIDTH = 100  # columns of summary.txt
+SHARDS_SHOWN = 12  # a table for people lists so many shards; the CSV lists all
+MANY_DOCUMENTS = 1000  # from here on a standard error is below 1.6 points, and a second decimal means something
+
+
+def write(settings: Config, results_dir: Path | str) -> None:
+    """Write every table below `results_dir`/tables/. Raises UserError naming a damaged result file."""
+    results = read(settings, results_dir)
+    folder = Path(results_dir) / "tables"
+    for table in all_tables(results).values():
+        for suffix, notation in FORMATS.items():
+            write_text(folder / f"{table.name}.{suffix}", notation(table))
+    write_text(folder / "results_by_seed.csv", render.to_csv(by_seed(results)))
+    write_text(folder / "summary.txt", summary(results))
+
+
+def all_tables(results: Results) -> dict[str, Table]:
+    """The tables by name."""
+    return {
+        "accounting": accounting(results),
+        "results": comparison(results),
+        "data": data(results),
+        "training": training(results),
+    }
+
+
+# ---------------------------------------------------------------- accounting
+
+
+def accounting(results: Results) -> Table:
+    """Table 1: parameters by part, stored values, and the difference to the interface with a trainable table."""
+    counts = {row["interface"]: row for row in results.params.to_dict("records")}
+    learned = results.learned()
+    whole = counts[learned]["trainable"] if learned in counts else None
+    rows, records, sources = [], [], []
+    for interface in results.settings.interfaces:
+        row = counts.get(interface)
+        model = results.paper_model(interface)
+        difference = row["trainable"] - whole if row and whole is not None else None
+        percent = 100 * difference / whole if difference is not None else None
+        rows.append(
+            (
+                interface,
+                *(render.count(row[part] if row else None) for part in PARAMETERS),
+                render.signed(difference),
+                GAP if percent is None else f"{render.decimal(percent, 2)} %",
+            )
+        )
+        records.append(
+            {"interface": interface}
+            | {part: row[part] if row else None for part in PARAMETERS}
+            | {"difference": difference, "difference_percent": percent, "paper: model": model}
+            | {f"paper: {part}": paper_count(model, part) for part in PARAMETERS}
+        )
+        sources.append("params.json" if row else "")
+    totals = {model: paper_count(model, "trainable") for model in _paper_models(results)}
+    paper = "; ".join(f"{model} {total:,}" for model, total in totals.items() if total is not None)
+    notes = ["Stored values are buffers (the code book of a fixed interface): kept with the model, never trained."]
+    if paper:
+        notes.append(f"Trainable parameters of the paper's models, at its size: {paper}.")
+    against = learned or "a learned table"
+    return Table(
+        name="accounting",
+        caption="Parameters by interface: trainable, and of these input, head and backbone; values stored untrained.",
+        header=(
+            "Interface",
+            "Trainable",
+            "Input",
+            "Head",
+            "Backbone",
+            "Stored values",
+            f"Against {against}",
+            "In percent",
+        ),
+        rows=tuple(rows),
+        records=tuple(records),
+        notes=tuple(notes),
+        sources=tuple(sources),
+    )
+
+
+def _paper_models(results: Results) -> list[str]:
+    """The paper's models that the config names, in the order of its interfaces."""
+    named = (results.paper_model(interface) for interface in results.settings.interfaces)
+    return list(dict.fromkeys(model for model in named if model))
+
+
+# ------------------------------------------------------------------- results
+
+
+def comparison(results: Results, *, brief: bool = False) -> Table:
+    """Table 2: each metric by interface, its baseline, and the paper's figure in columns of its own.
+
+    `brief`: only the metric of each benchmark that the paper reports.
+    """
+    interfaces, models = list(results.settings.interfaces), _paper_models(results)
+    rows, records, sources = [], [], []
+    for task in results.settings.evaluate.tasks:
+        for metric in results.metrics(task)[: 1 if brief else None]:
+            scored = {name: results.score(task, metric, name) for name in interfaces}
+            n = sorted({int(v) for rows_ in scored.values() for v in rows_.n})
+            chances = [float(v) for rows_ in scored.values() for v in rows_.chance if not math.isnan(v)]
+            printed = {model: published().get((task.name, metric, task.shots, model)) for model in models}
+            rows.append(
+                (
+                    f"{results.label(task)}, {metric}",
+                    GAP if not n else f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,}–{n[-1]:,}",  # noqa: RUF001
+                    _shower(metric, chances[0], n[-1])(chances[0]) if chances else "",
+                    *(_cell(results, metric, list(scored[name].itertuples())) for name in interfaces),
+                    *(_printed(printed[model]) for model in models),
+                )
+            )
+            for name in interfaces:
+                records.append(_record(results, task, metric, name, list(scored[name].itertuples())))
+            sources.append(pattern(path for rows_ in scored.values() for path in rows_.path))
+    for title, metric, transform in LOSSES[: 1 if brief else None]:
+        rows_, records_, source = _loss_row(results, title, metric, transform)
+        rows.append((*rows_, *(GAP for _ in models)))
+        records += records_
+        sources.append(source)
+    return Table(
+        name="results",
+        caption=(
+            "Results by interface. Accuracies in percent. "
+            + (
+                f"Mean and range over {len(results.settings.seeds)} seeds."
+                if len(results.settings.seeds) > 1
+                else "± is the standard error over documents."
+            )
+            + (" Columns marked paper are the published results, not ours." if models else "")
+        ),
+        header=("Benchmark, metric", "n", "Baseline", *interfaces, *(f"paper: {model}" for model in models)),
+        rows=tuple(rows),
+        records=tuple(records),
+        notes=tuple(_comparison_notes(results, models)),
+        sources=tuple(sources),
+        aside=3 + len(interfaces) if models else None,
+    )
+
+
+LOSSES: tuple[tuple[str, str, Callable[[float], float]], ...] = (
+    ("Held-out windows, loss (nats a token)", "validation_loss", lambda loss: loss),
+    ("Held-out windows, perplexity a token", "validation_perplexity", math.exp),
+)
+
+
+def _comparison_notes(results: Results, models: list[str]) -> list[str]:
+    notes = [
+        f"n: documents scored. Baseline: chance for a benchmark, a unigram model for a loss. {GAP}: no such result."
+    ]
+    if unigram := results.unigram():
+        notes.append(
+            f"Unigram model of the training split: entropy {render.decimal(unigram['unigram_entropy'], 3)}, "
+            f"cross entropy on the held-out split {render.decimal(unigram['unigram_cross_entropy'], 3)} nats a token."
+        )
+    if models:
+        notes.append(
+            "Published results: Bochkov (2026), models of 1.7 billion parameters after 100 billion tokens, whole test "
+            f"sets. {findings.comparability(results)}"
+        )
+    return notes
+
+
+def _shower(metric: str, value: float, n: int) -> Callable[[float | None], str]:
+    """How scores like `value` are shown: accuracies in percent, all with the decimals that suit this one."""
+    if findings.is_proportion(metric):
+        digits = 2 if n >= MANY_DOCUMENTS else 1
+        return lambda score: render.decimal(None if score is None else 100 * score, digits)
+    digits = 3 if metric in ("bits_per_byte", "validation_loss") else render.digits_of(value)
+    return lambda score: render.decimal(score, digits)
+
+
+def _cell(results: Results, metric: str, rows: list[Any]) -> str:
+    """value +- standard error for one seed; mean (least-greatest) for several, and how many of them are there."""
+    if not rows:
+        return GAP
+    values = [float(row.value) for row in rows]
+    show = _shower(metric, values[0], int(rows[0].n))
+    expected = len(results.settings.seeds)
+    if expected == 1:
+        stderr = float(rows[0].stderr)
+        return show(values[0]) if math.isnan(stderr) else f"{show(values[0])} ± {show(stderr)}"
+    return _over_seeds(values, expected, show)
+
+
+def _over_seeds(values: list[float], expected: int, show: Callable[[float], str]) -> str:
+    mean = math.fsum(values) / len(values)
+    text = show(mean)
+    if len(values) > 1 and not math.isnan(mean):
+        text += f" ({show(min(values))}–{show(max(values))})"  # noqa: RUF001
+    return text if len(values) == expected else f"{text} [{len(values)} of {expected}]"
+
+
+def _printed(figure: Published | None) -> str:
+    if figure is None:
+        return GAP
+    return figure.text if figure.stderr is None else f"{figure.text} ± {figure.stderr:.2f}"
+
+
+def _record(results: Results, task: Task, metric: str, interface: str, rows: list[Any]) -> dict[str, Any]:
+    values = [float(row.value) for row in rows]
+    model = results.paper_model(interface)
+    figure = published().get((task.name, metric, task.shots, model or ""))
+    chance = float(rows[0].chance) if rows and not math.isnan(rows[0].chance) else None
+    return {
+        "task": task.name,
+        "shots": task.shots,
+        "label": results.label(task),
+        "metric": metric,
+        "interface": interface,
+        "seeds": len(rows),
+        "value": math.fsum(values) / len(values) if values else None,
+        "least": min(values) if values and not any(map(math.isnan, values)) else None,
+        "greatest": max(values) if values and not any(map(math.isnan, values)) else None,
+        "stderr": float(rows[0].stderr) if len(rows) == 1 else None,
+        "n": int(rows[0].n) if rows else None,
+        "baseline": chance,
+        "baseline_kind": "chance" if chance is not None else None,
+        "unit": "fraction" if findings.is_proportion(metric) else metric,
+        "paper: model": model if figure else None,
+        "paper: value": figure.value if figure else None,
+        "paper: stderr": figure.stderr if figure else None,
+        "paper: unit": figure.unit if figure else None,
+        "paper: note": figure.note or None if figure else None,
+        "files": pattern(row.path for row in rows) or None,
+    }
+
+
+def _loss_row(
+    results: Results, title: str, metric: str, transform: Callable[[float], float]
+) -> tuple[tuple[str, ...], list[dict[str, Any]], str]:
+    line = results.unigram().get("unigram_cross_entropy")
+    baseline = None if line is None else transform(line)
+    expected = len(results.settings.seeds)
+    cells, records, paths = [], [], []
+    for interface in results.settings.interfaces:
+        runs = results.runs[results.runs.interface == interface]
+        values = [transform(float(loss)) for loss in runs.val_loss]
+        cells.append(_over_seeds(values, expected, _shower(metric, values[0], 0)) if values else GAP)
+        paths += list(runs.path)
+        records.append(
+            {
+                "task": metric,
+                "label": title,
+                "metric": metric,
+                "interface": interface,
+                "seeds": len(values),
+                "value": math.fsum(values) / len(values) if values else None,
+                "least": min(values) if values and not any(map(math.isnan, values)) else None,
+                "greatest": max(values) if values and not any(map(math.isnan, values)) else None,
+                "baseline": baseline,
+                "baseline_kind": "unigram cross entropy" if baseline is not None else None,
+                "unit": "nats a token" if metric == "validation_loss" else "perplexity a token",
+                "files": pattern(runs.path) or None,
+            }
+        )
+    shown = GAP if baseline is None else _shower(metric, baseline, 0)(baseline)
+    return (title, "", shown, *cells), records, pattern(paths)
+
+
+def by_seed(results: Results) -> Table:
+    """Every score of every model, a row each, with its file; an expected one that is missing is a row without value."""
+    records = []
+    for task in results.settings.evaluate.tasks:
+        for metric in results.metrics(task):
+            for interface, seed in results.models():
+                rows = results.score(task, metric, interface)
+                rows = rows[rows.seed == seed].to_dict("records")
+                row = rows[0] if rows else {}
+                chance = row.get("chance")
+                records.append(
+                    {"task": task.name, "shots": task.shots, "label": results.label(task), "metric": metric}
+                    | {"interface": interface, "seed": seed, "value": row.get("value"), "stderr": row.get("stderr")}
+                    | {"chance": None if chance is None or math.isnan(chance) else chance, "n": row.get("n")}
+                    | {"higher_is_better": row.get("higher_is_better"), "file": row.get("path")}
+                )
+    return Table(name="results_by_seed", caption="", header=(), rows=(), records=tuple(records))
+
+
+def pattern(paths: Iterable[str]) -> str:
+    """Paths that differ in the model alone as one: eval/{learned,gf2}-s{0,1}/piqa-0shot.json."""
+    paths = list(dict.fromkeys(paths))
+    if len(paths) < 2:
+        return paths[0] if paths else ""
+    split = [path.split("/") for path in paths]
+    differing = [level for level in range(len(split[0])) if len({tuple(p)[level] for p in split}) > 1]
+    assert len(differing) == 1, "paths of one row differ in one folder"
+    level = differing[0]
+    ends = "." + split[0][level].rsplit(".", 1)[1] if level == len(split[0]) - 1 else ""
+    models = [p[level].removesuffix(ends).rsplit("-s", 1) for p in split]
+    interfaces = list(dict.fromkeys(interface for interface, _ in models))
+    seeds = list(dict.fromkeys(seed for _, seed in models))
+    if len(interfaces) * len(seeds) == len(models):
+        names = [_braces(interfaces) + "-s" + _braces(seeds)]
+    else:
+        names = [_braces([f"{interface}-s{seed}" for interface, seed in models])]
+    return "/".join([*split[0][:level], names[0] + ends, *split[0][level + 1 :]])
+
+
+def _braces(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else "{" + ",".join(names) + "}"
+
+
+# ------------------------------------------------------------ data, training
+
+
+def data(results: Results) -> Table:
+    """What came in and what was kept: documents by fate, tokens, and the split; a row a shard and the total."""
+    store = results.store
+    header = ("Shard", "Documents in", "Kept")
+    split = ("Tokens", "Train documents", "Train tokens", "Held-out documents", "Held-out tokens")
+    if store is None:
+        return Table("data", "Data: no store yet.", (*header, *split), (), (), sources=())
+    reasons = list(store["dropped"])
+    rows, records = [], []
+    for name, entry in [("total", store), *((shard["name"], shard) for shard in store["shards"])]:
+        record = {"shard": name, "rows_in": entry.get("rows_in"), "kept": entry.get("kept")}
+        record |= {f"dropped: {reason}": entry.get("dropped", {}).get(reason, 0) for reason in reasons}
+        record["tokens"] = entry.get("tokens")
+        for part in ("train", "validation"):
+            record |= {f"{part}_{what}": entry.get(part, {}).get(what) for what in ("documents", "tokens")}
+        records.append(record)
+        rows.append((name, *(render.count(value) for key, value in record.items() if key != "shard")))
+    shards = len(store["shards"])
+    shown = rows if shards <= SHARDS_SHOWN else rows[:1]
+    return Table(
+        name="data",
+        caption=f"Data: documents in, kept and dropped by reason, tokens kept, and the split; {shards} shards.",
+        header=(*header, *(f"Dropped: {reason.replace('_', ' ')}" for reason in reasons), *split),
+        rows=tuple(shown),
+        records=tuple(records),
+        notes=(
+            f"A document is kept from {results.settings.data.min_tokens:,} tokens on; held out by a seeded hash of its "
+            f"id, {results.settings.data.split.threshold * 100:g} % of them.",
+        ),
+        sources=tuple("data/store/manifest.json" for _ in shown),
+    )
+
+
+def training(results: Results) -> Table:
+    """Where each run ended, and whether it ended below the unigram lines."""
+    rows, records, sources = [], [], []
+    finals = {(row["interface"], row["seed"]): row for row in results.runs.to_dict("records")}
+    for interface, seed in results.models():
+        run = finals.get((interface, seed))
+        below = None if run is None else findings.below_unigram(run)
+        losses = [None if run is None else run[key] for key in _LOSS_COLUMNS]
+        rows.append(
+            (
+                run_name(interface, seed),
+                render.count(run["step"] if run else None),
+                render.count(int(run["tokens"]) if run else None),
+                *(render.decimal(loss, 3) for loss in losses),
+                GAP if below is None else "yes" if below else "no",
+            )
+        )
+        records.append(
+            {"interface": interface, "seed": seed}
+            | {"steps": run["step"] if run else None, "tokens": int(run["tokens"]) if run else None}
+            | dict(zip(_LOSS_COLUMNS, losses, strict=True))
+            | {"below_unigram": below, "file": run["path"] if run else None}
+        )
+        sources.append(run["path"] if run else "")
+    return Table(
+        name="training",
+        caption="Training: where each run ended; losses in nats a token.",
+        header=(
+            "Model",
+            "Steps",
+            "Tokens",
+            "Train loss",
+            "Held-out loss",
+            "Unigram entropy",
+            "Unigram cross entropy",
+            "Below both",
+        ),
+        rows=tuple(rows),
+        records=tuple(records),
+        notes=(
+            "Train loss: of the last step's batch. Unigram entropy: of the training split's token frequencies; cross "
+            "entropy: of that model on the held-out split.",
+        ),
+        sources=tuple(sources),
+    )
+
+
+_LOSS_COLUMNS = ("train_loss", "val_loss", "unigram_entropy", "unigram_cross_entropy")
+
+
+# ------------------------------------------------------------------- summary
+
+
+def summary(results: Results) -> str:
+    """The run on one screen: findings, Table 1, Table 2, and whether the checks passed; at most 100 columns."""
+    settings = results.settings
+    seeds = ", ".join(map(str, settings.seeds))
+    blocks = [
+        f"Token Codes: run {settings.name}, interfaces {', '.join(settings.interfaces)}; "
+        f"{'seed' if len(settings.seeds) == 1 else 'seeds'} {seeds}.",
+        *findings.sentences(results),
+    ]
+    tables = (accounting(results), comparison(results, brief=True))
+    text = ["\n".join(textwrap.wrap(block, SUMMARY_WIDTH)) for block in blocks]
+    text += [render.to_text(table, SUMMARY_WIDTH).rstrip() for table in tables]
+    text += ["\n".join(textwrap.wrap(note, SUMMARY_WIDTH)) for note in tables[1].notes[-1:]]
+    text.append("\n".join(textwrap.wrap(findings.checks(results), SUMMARY_WIDTH)))
+    return "\n\n".join(text) + "\n"
