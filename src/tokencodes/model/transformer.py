@@ -119,6 +119,7 @@ class Decoder(nn.Module):
         `mask` bool (B, 1, T, keys), true where attention is allowed, defaults to causal; `cache` has the `update`
         method of a Transformers cache."""
         x = self.input(ids) if inputs is None else inputs
+        x = x.to(self.norm.weight.dtype)  # codes are exact in float32; a model loaded in bfloat16 goes on in its own
         if positions is None:
             positions = torch.arange(x.shape[1], device=x.device)
         head_dim = self.config.d_model // self.config.n_heads

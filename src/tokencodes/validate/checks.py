@@ -5,6 +5,7 @@ the files of the export as they are on disk, the checkpoint of the run, the conf
 another way than the model's own code takes.
 """
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -49,8 +50,10 @@ ids = torch.tensor(ids)
 with torch.no_grad():
     logits = model(ids).logits
     text = model.generate(ids[:1, :n_prompt], max_new_tokens=n_new, do_sample=False)
-print(json.dumps({"logits": hashlib.sha256(logits.numpy().tobytes()).hexdigest(), "finite": bool(logits.isfinite().all()),
-                  "generated": text[0, n_prompt:].tolist(), "tokenizer": len(tokenizer)}))
+print(json.dumps({"logits": hashlib.sha256(logits.numpy().tobytes()).hexdigest(),
+                  "finite": bool(logits.isfinite().all()),
+                  "generated": text[0, n_prompt:].tolist(),
+                  "tokenizer": len(tokenizer)}))
 """
 
 
@@ -302,7 +305,9 @@ def logits_equal(subject: Subject) -> str:
         ours, theirs = subject.trainer(subject.windows[:, :-1]), subject.adapter(subject.windows[:, :-1]).logits
     worst = (ours - theirs).abs().max().item()
     require(torch.equal(ours, theirs), f"trainer and export differ by up to {worst:.2e}")
-    return "the trainer's and the export's are the same bits"
+    here = hashlib.sha256(theirs.numpy().tobytes()).hexdigest()
+    require(here == subject.fresh()["logits"], "the export's logits are other bits in a new process")
+    return "the trainer's, the export's and a new process' logits are the same bits"
 
 
 def losses_equal(subject: Subject) -> str:

@@ -1,0 +1,162 @@
+"""The Transformers adapter: round trip, conventions, generation, and refusal of what is not the config's model."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from tokencodes import config
+from tokencodes.model import hf, transformer
+from tokencodes.model.loss import summed_cross_entropy
+
+MODEL = config.Model(vocab_size=200, d_model=32, n_layers=2, n_heads=4, d_ff=48, context_length=32)
+INTERFACES = {
+    "learned": {"kind": "table"},
+    "binary8": {"kind": "code", "codebook": {"kind": "binary"}},
+    "gf2": {"kind": "code", "codebook": {"kind": "gf2"}},
+    "hadamard": {"kind": "code", "codebook": {"kind": "binary"}, "lift": "hadamard", "scale": "matched"},
+    "orthogonal": {"kind": "code", "codebook": {"kind": "linear", "width": 12}, "lift": "orthogonal"},
+    "gaussian": {"kind": "code", "codebook": {"kind": "gaussian", "width": 16}, "scale": "matched"},
+    "learned_code": {"kind": "code", "codebook": {"kind": "learned", "width": 8}},
+}
+
+
+def make(kind: str) -> transformer.Transformer:
+    section = INTERFACES[kind]
+    spec = (config.TableInterface if section["kind"] == "table" else config.CodeInterface).model_validate(section)
+    net = transformer.Transformer(spec, MODEL)
+    transformer.initialise(net, MODEL, 0)
+    with torch.no_grad():
+        net.lm_head.weight *= 20  # far apart logits: greedy choices are not ties
+    return net.eval(), hf.to_config(spec, MODEL, bos_token_id=0, eos_token_id=0, pad_token_id=0)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(kind):
+        net, settings = make(kind)
+        hf.from_transformer(net, settings).save_pretrained(tmp_path / kind)
+        return net, tmp_path / kind
+
+    return save
+
+
+IDS = torch.randint(1, 200, (2, 20), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", INTERFACES)
+def test_round_trip_keeps_every_bit(saved, kind):
+    net, path = saved(kind)
+    model = AutoModelForCausalLM.from_pretrained(path)
+    assert model.config.tie_word_embeddings is False
+    assert json.loads((path / "config.json").read_text())["tie_word_embeddings"] is False
+    assert torch.equal(model(IDS).logits, net(IDS))
+    for name, tensor in net.state_dict().items():
+        theirs = model.state_dict()[name if name.startswith("lm_head") else f"model.{name}"]
+        assert theirs.dtype == tensor.dtype and torch.equal(theirs, tensor), name
+    assert not [key for key in load_file(path / "model.safetensors") if "_orig_mod" in key]
+
+
+def test_loss_with_unshifted_labels_is_the_trainers_with_shifted_targets(saved):
+    net, path = saved("gf2")
+    model = hf.load(path)
+    theirs = model(input_ids=IDS, labels=IDS).loss
+    ours = summed_cross_entropy(net.decoder(IDS[:, :-1]).flatten(0, 1), net.lm_head.weight, IDS[:, 1:].flatten(), 7) / (
+        IDS.shape[0] * (IDS.shape[1] - 1)
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0)
+    masked = IDS.clone()
+    masked[:, :10] = -100
+    assert model(input_ids=IDS, labels=masked).loss != theirs
+
+
+@pytest.mark.parametrize("kind", ["learned", "gf2", "hadamard"])
+def test_generation_is_the_same_with_cache_without_and_left_padded(saved, kind):
+    _, path = saved(kind)
+    model = hf.load(path)
+    prompt, short = IDS[:1, :9], IDS[1:, :5]
+    kwargs = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    alone = [model.generate(each, **kwargs)[0, each.shape[1] :] for each in (prompt, short)]
+    assert torch.equal(model.generate(prompt, use_cache=False, **kwargs)[0, 9:], alone[0])
+    padded = torch.cat([torch.zeros(1, 4, dtype=torch.long), short], dim=1)
+    mask = torch.tensor([[1] * 9, [0] * 4 + [1] * 5])
+    both = model.generate(torch.cat([prompt, padded]), attention_mask=mask, **kwargs)[:, 9:]
+    assert torch.equal(both[0], alone[0]) and torch.equal(both[1], alone[1])
+
+
+def test_right_padding_does_not_reach_earlier_positions(saved):
+    _, path = saved("binary8")
+    model = hf.load(path)
+    mask = torch.ones_like(IDS)
+    mask[1, 12:] = 0
+    padded = model(IDS, attention_mask=mask).logits
+    torch.testing.assert_close(padded[0], model(IDS).logits[0])
+    torch.testing.assert_close(padded[1, :12], model(IDS[1:, :12]).logits[0])
+
+
+def test_cache_in_chunks_equals_one_pass(saved):
+    _, path = saved("gf2")
+    model = hf.load(path)
+    first = model(IDS[:, :7], use_cache=True)
+    second = model(IDS[:, 7:], cache=first.cache, use_cache=True)
+    torch.testing.assert_close(torch.cat([first.logits, second.logits], 1), model(IDS).logits, rtol=1e-4, atol=1e-5)
+    assert torch.equal(model(IDS, logits_to_keep=3).logits, model(IDS).logits[:, -3:])
+
+
+def edit_tensors(path, change):
+    tensors = load_file(path / "model.safetensors")
+    change(tensors)
+    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("kind", ["binary8", "gf2", "orthogonal", "gaussian", "hadamard"])
+@pytest.mark.parametrize("token", [0, 77, 199])
+def test_one_flipped_entry_of_the_code_book_is_refused_by_name(saved, kind, token):
+    _, path = saved(kind)
+
+    def flip(tensors):
+        book = tensors["model.decoder.input.codebook"]
+        book[token, 3] = 1 - book[token, 3]
+
+    edit_tensors(path, flip)
+    with pytest.raises(ValueError, match=f"codebook differs .* 1 row.* {token}"):
+        hf.load(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["model.decoder.input.codebook", "lm_head.weight", "model.decoder.layers.1.mlp.down.weight"]
+)
+def test_a_missing_tensor_is_refused_by_name(saved, name):
+    _, path = saved("gf2")
+    edit_tensors(path, lambda tensors: tensors.pop(name))
+    with pytest.raises(ValueError, match=f"missing tensors: .*{name}"):
+        hf.load(path)
+
+
+def test_an_unknown_tensor_is_refused_by_name(saved):
+    _, path = saved("gf2")
+    edit_tensors(path, lambda tensors: tensors.update({"model.extra": torch.zeros(2)}))
+    with pytest.raises(ValueError, match=r"unknown tensors: model\.extra"):
+        hf.load(path)
+
+
+@pytest.mark.parametrize(("key", "value"), [("seed", 54321), ("kind", "binary")])
+def test_a_changed_interface_is_refused(saved, key, value):
+    _, path = saved("gf2")
+    settings = json.loads((path / "config.json").read_text())
+    settings["interface"]["codebook"] = (
+        {**settings["interface"]["codebook"], key: value} if key == "seed" else {"kind": value}
+    )
+    (path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match="codebook differs"):
+        hf.load(path)
+
+
+def test_the_code_book_survives_loading_in_half_precision(saved):
+    net, path = saved("binary8")
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
+    assert model.lm_head.weight.dtype == torch.bfloat16
+    assert torch.equal(model.model.decoder.input.codebook, net.decoder.input.codebook)
+    assert model(IDS).logits.isfinite().all()
