@@ -32,6 +32,12 @@ def _params(args: argparse.Namespace) -> None:
     accounting.command(config.load(args.config), as_json=args.json, out=args.out)
 
 
+def _plan(args: argparse.Namespace) -> None:
+    from tokencodes import plan
+
+    plan.command(config.load(args.config), as_json=args.json)
+
+
 def _codes(args: argparse.Namespace) -> None:
     from tokencodes.interfaces import codebook
 
@@ -144,6 +150,10 @@ def parser() -> argparse.ArgumentParser:
     config_file(sub)
     sub.add_argument("--json", action="store_true")
     sub.add_argument("--out", type=Path, metavar="FILE", help="write the JSON here")
+
+    sub = stage("plan", _plan, "what a config will ask for: parameters, memory, FLOPs, tokens, disk, jobs")
+    config_file(sub)
+    sub.add_argument("--json", action="store_true")
 
     sub = stage("codes", _codes, "write the V x K code book of an interface")
     config_file(sub)
