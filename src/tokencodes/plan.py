@@ -1,10 +1,10 @@
 """`tokencodes plan`: what a config will ask for, before any job runs. No network, no weight is allocated.
 
-Conventions. FLOPs count the matrix products of a training step, forward and backward, two for a multiply-add: 6 for each
-backbone matrix and head parameter and token, plus causal attention, 6 * n_layers * d_model * context_length a token. The
-input is a look-up for every interface and counts nothing, so the figure is the same for all. Memory is what one data-parallel
-rank holds: float32 weights, gradients and two AdamW moments (16 bytes a parameter), stored buffers, and the activations
-that backward needs.
+Conventions. FLOPs count the matrix products of a training step, forward and backward, two for a multiply-add: 6 for
+each backbone matrix and head parameter and token, plus causal attention, 6 * n_layers * d_model * context_length a
+token. The input is a look-up for every interface and counts nothing, so the figure is the same for all. Memory is what
+one data-parallel rank holds: float32 weights, gradients and two AdamW moments (16 bytes a parameter), stored buffers,
+and the activations that backward needs.
 """
 
 import json
