@@ -1,0 +1,333 @@
+"""An lm-eval model for any causal language model of Transformers: log-likelihoods of given text, no generation.
+
+The numbers are those of lm_eval.models.huggingface.HFLM. The work is less: equal inputs are computed once (choices
+that are one letter share a row), batches are sorted and packed by tokens, the head is applied only where a token is
+scored, and its logits exist in float32 for a few rows at a time.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import TemplateLM
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from torch import Tensor, nn
+
+from tokencodes.errors import UserError
+
+# Rows of the vocabulary that exist at one time in float32. On a CPU, 64 rows of 49,152 logits stay near the last-level
+# cache; a GPU wants larger products.
+CHUNK_ROWS = {"cpu": 64, "cuda": 2048}
+LENGTH_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")  # as HFLM looks them up, in this order
+
+Label = tuple[str, Any]  # (task, number of the document in it)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One scored stretch: the model reads `inputs`, and the last len(targets) positions predict `targets`."""
+
+    inputs: tuple[int, ...]
+    targets: tuple[int, ...]
+    slot: int  # which answer it is part of
+
+
+class Progress:
+    """Documents done, on stderr: a line that renews itself in a terminal, else a line every 10 s."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.stream = what, sys.stderr
+        self.terminal = self.stream.isatty()
+        self.period = 0.5 if self.terminal else 10.0
+        self.started = self.shown = time.monotonic()
+
+    def show(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self.shown < self.period and not (done == total and self.terminal):
+            return
+        self.shown = now
+        rate = done / max(now - self.started, 1e-9)
+        end = "\r" if self.terminal and done < total else "\n"
+        print(f"{self.what}: {done:,} of {total:,} documents, {rate:.1f}/s", end=end, file=self.stream, flush=True)
+
+
+class Engine(TemplateLM):
+    """Scores text with `model` (eval mode, on its device) and `tokenizer`. `name` stands in error messages,
+    `title` before the progress.
+
+    `max_batch_tokens` bounds batch x padded length. `autocast`: dtype of the matrix products, or None for the
+    weights' own. After a call, `truncated` holds the documents whose context did not fit.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        *,
+        max_batch_tokens: int,
+        autocast: torch.dtype | None = None,
+        name: str = "model",
+        title: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.tokenizer, self.name, self.title = model, tokenizer, name, title or name
+        self.max_batch_tokens, self.autocast = max_batch_tokens, autocast
+        self._device = next(model.parameters()).device
+        self.chunk_rows = CHUNK_ROWS.get(self._device.type, CHUNK_ROWS["cuda"])
+        self.truncated: set[Label] = set()
+        self.max_length = max_length(model.config, tokenizer)
+        self.head = self._separate_head()
+
+    # ------------------------------------------------------------ tokens, as HFLM
+
+    @property
+    def eot_token_id(self) -> int:
+        return self.tokenizer.eos_token_id
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands before text without context: BOS, else EOS."""
+        bos = self.tokenizer.bos_token_id
+        token = bos if bos is not None else self.tokenizer.eos_token_id
+        if token is None:
+            raise UserError(f"{self.name}: its tokenizer has neither a BOS nor an EOS token to start a text with")
+        return token
+
+    @property
+    def tokenizer_name(self) -> str:
+        return self.name
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        """Token ids; special tokens as the tokenizer's default has them, never a second BOS."""
+        return self._encode([string], add_special_tokens)[string]
+
+    def _encode(self, strings: Iterable[str], add_special_tokens: bool | None = None) -> dict[str, list[int]]:
+        """Token ids of each distinct string."""
+        bos = self.tokenizer.decode([self.prefix_token_id])
+        groups: dict[bool | None, list[str]] = {}
+        for string in dict.fromkeys(strings):
+            special = False if add_special_tokens is None and string.startswith(bos) else add_special_tokens
+            groups.setdefault(special, []).append(string)
+        found: dict[str, list[int]] = {}
+        for special, texts in groups.items():
+            flags = {} if special is None else {"add_special_tokens": special}
+            found.update(zip(texts, self.tokenizer(texts, **flags)["input_ids"], strict=True))
+        return found
+
+    # ------------------------------------------------------------ lm-eval's calls
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """(log-likelihood in nats, whether greedy decoding would give it) of each continuation after its context."""
+        pairs = [_split_spaces(*request.args) for request in requests]
+        encoded = self._encode(text for before, after in pairs if before for text in (before, before + after))
+        alone = self._encode((after for before, after in pairs if not before), add_special_tokens=False)
+        tokens = []
+        for before, after in pairs:
+            if before:
+                ids = encoded[before]
+                tokens.append((ids, encoded[before + after][len(ids) :]))
+            else:
+                ids = alone[after]
+                starts = ids[:1] == [self.prefix_token_id]
+                tokens.append((ids[:1], ids[1:]) if starts else ([self.prefix_token_id], ids))
+        labels = [(request.task_name or "", request.doc_id) for request in requests]
+        return self._continuations(tokens, labels)
+
+    def _loglikelihood_tokens(
+        self, requests: list[tuple[tuple[str, str], list[int], list[int]]], **kwargs: Any
+    ) -> list[tuple[float, bool]]:
+        labels = [("request", number) for number in range(len(requests))]
+        return self._continuations([(context, continuation) for _, context, continuation in requests], labels)
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        """Log-likelihood (nats) of each text as a whole, cut into windows (see `documents`)."""
+        strings = [request.args[0] for request in requests]
+        encoded = self._encode(strings)
+        labels = [(request.task_name or "", request.doc_id) for request in requests]
+        return self.documents([encoded[string] for string in strings], labels)
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        raise UserError(f"{self.name}: this engine scores text and generates none; remove the task from evaluate.tasks")
+
+    # ------------------------------------------------------------ scoring
+
+    def documents(self, documents: Sequence[Sequence[int]], labels: Sequence[Label]) -> list[float]:
+        """Log-likelihood (nats) of each token sequence, by lm-eval's rolling windows.
+
+        The first window starts with the prefix token; each token is predicted exactly once; the last window is moved
+        back so that its tokens see a full context.
+        """
+        pieces = [
+            Piece((*context, *targets[:-1]), tuple(targets), slot)
+            for slot, tokens in enumerate(documents)
+            for context, targets in self._windows(list(map(int, tokens)), self.prefix_token_id)
+        ]
+        return self._score(pieces, labels)[0].tolist()
+
+    def _windows(self, tokens: list[int], prefix: int) -> Iterable[tuple[list[int], list[int]]]:
+        windows = get_rolling_token_windows(tokens, prefix_token=prefix, max_seq_len=self.max_length, context_len=1)
+        return map(make_disjoint_window, windows)
+
+    def _continuations(
+        self, tokens: Sequence[tuple[list[int], list[int]]], labels: Sequence[Label]
+    ) -> list[tuple[float, bool]]:
+        """Score continuations after contexts (token ids, neither empty).
+
+        What does not fit is cut from the left, as HFLM does, and the document is noted in `truncated`. A continuation
+        that is longer than the window, which HFLM refuses, is scored in rolling windows after the context's last token.
+        """
+        pieces = []
+        for slot, (context, continuation) in enumerate(tokens):
+            if not context or not continuation:
+                what = "context" if not context else "continuation"
+                raise UserError(
+                    f"{self.name}: {_where(labels[slot])}: its tokenizer leaves no token of the {what} on its own"
+                )
+            whole = (*context, *continuation)
+            if len(whole) > self.max_length + 1:
+                self.truncated.add(labels[slot])
+            if len(continuation) <= self.max_length:
+                pieces.append(Piece(whole[-(self.max_length + 1) : -1], tuple(continuation), slot))
+                continue
+            for before, targets in self._windows(continuation, context[-1]):
+                pieces.append(Piece((*before, *targets[:-1]), tuple(targets), slot))
+        values, greedy = self._score(pieces, labels)
+        return list(zip(values.tolist(), greedy.tolist(), strict=True))
+
+    def _score(self, pieces: Sequence[Piece], labels: Sequence[Label]) -> tuple[np.ndarray, np.ndarray]:
+        """Sum of log-probabilities (float64) and greedy flag (bool) by slot."""
+        values, greedy = np.zeros(len(labels)), np.ones(len(labels), dtype=bool)
+        rows: dict[tuple[int, ...], list[Piece]] = {}
+        for piece in pieces:
+            rows.setdefault(piece.inputs, []).append(piece)
+        waiting: dict[Label, int] = dict.fromkeys(labels, 0)
+        for piece in pieces:
+            waiting[labels[piece.slot]] += 1
+        total = len(waiting)
+        done = sum(not count for count in waiting.values())
+        progress = Progress(self.title)
+        for batch in self._batches(rows):
+            members = [rows[inputs] for inputs in batch]
+            self._score_batch(batch, members, values, greedy, labels)
+            for piece in (piece for row in members for piece in row):
+                waiting[labels[piece.slot]] -= 1
+                done += not waiting[labels[piece.slot]]
+            progress.show(done, total)
+        return values, greedy
+
+    def _batches(self, rows: Iterable[tuple[int, ...]]) -> Iterable[list[tuple[int, ...]]]:
+        """Longest first, so that a row's length bounds what follows; ties by content, so that order means nothing."""
+        batch: list[tuple[int, ...]] = []
+        for inputs in sorted(rows, key=lambda inputs: (-len(inputs), inputs)):
+            if batch and (len(batch) + 1) * len(batch[0]) > self.max_batch_tokens:
+                yield batch
+                batch = []
+            batch.append(inputs)
+        if batch:
+            yield batch
+
+    @torch.inference_mode()
+    def _score_batch(
+        self,
+        batch: list[tuple[int, ...]],
+        members: list[list[Piece]],
+        values: np.ndarray,
+        greedy: np.ndarray,
+        labels: Sequence[Label],
+    ) -> None:
+        width = len(batch[0])
+        ids = np.zeros((len(batch), width), dtype=np.int64)  # padded on the right: nothing before the padding sees it
+        positions, entries = [], []  # entries: (row of `positions`, target, slot)
+        for row, (inputs, pieces) in enumerate(zip(batch, members, strict=True)):
+            ids[row, : len(inputs)] = inputs
+            longest = max(len(piece.targets) for piece in pieces)
+            first = len(positions)
+            positions.extend(row * width + column for column in range(len(inputs) - longest, len(inputs)))
+            for piece in pieces:
+                start = first + longest - len(piece.targets)
+                entries.extend((start + i, target, piece.slot) for i, target in enumerate(piece.targets))
+        entries.sort(key=lambda entry: entry[0])  # stable: within a slot, tokens stay in order
+        where, targets, slots = (np.array(column, dtype=np.int64) for column in zip(*entries, strict=True))
+        with torch.autocast(self._device.type, dtype=self.autocast, enabled=self.autocast is not None):
+            states = self._states(torch.from_numpy(ids).to(self._device), torch.tensor(positions, device=self._device))
+            for first in range(0, len(positions), self.chunk_rows):
+                low, high = np.searchsorted(where, [first, first + self.chunk_rows])
+                if low == high:
+                    continue
+                logits = states[first : first + self.chunk_rows]
+                logits = (logits if self.head is None else self.head(logits)).float()
+                found, best = _log_probabilities(logits, where[low:high] - first, targets[low:high])
+                if not np.isfinite(found).all():
+                    slot = slots[low:high][~np.isfinite(found)][0]
+                    raise UserError(f"{self.name}: its logits are not finite on {_where(labels[slot])}; train it again")
+                np.add.at(values, slots[low:high], found)
+                np.logical_and.at(greedy, slots[low:high], best)
+
+    def _states(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """What the head reads (n, d), or with no separate head the logits (n, V), at flat positions of (B, T)."""
+        if self.head is None:
+            states = self.model(input_ids=ids, use_cache=False).logits
+        else:
+            states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        return states.flatten(0, 1)[positions]
+
+    @torch.inference_mode()
+    def _separate_head(self) -> nn.Module | None:
+        """The output layer if it, after the base model, gives the model's logits bit for bit; else None.
+
+        Some architectures scale or cap logits after their output layer; a short forward pass tells.
+        """
+        base = getattr(self.model, "base_model", None)
+        get_head = getattr(self.model, "get_output_embeddings", None)
+        head = get_head() if get_head is not None else None
+        if base is None or base is self.model or head is None:
+            return None
+        ids = torch.arange(min(8, self.model.config.vocab_size), device=self._device)[None]
+        states = getattr(base(input_ids=ids, use_cache=False), "last_hidden_state", None)
+        if states is None or not torch.equal(head(states), self.model(input_ids=ids, use_cache=False).logits):
+            return None
+        return head
+
+
+def max_length(config: Any, tokenizer: Any) -> int:
+    """The model's context length as HFLM finds it: the config's, else the tokenizer's.
+
+    Raises UserError if neither says.
+    """
+    config = getattr(config, "text_config", None) or config
+    for key in LENGTH_KEYS:
+        if getattr(config, key, None) is not None:
+            return int(getattr(config, key))
+    length = tokenizer.model_max_length
+    if length is None or length > 1 << 31:  # Transformers' way to say "unknown" is about 1e30
+        raise UserError("neither the model's config nor its tokenizer states a context length; add it to config.json")
+    return int(length)
+
+
+def _split_spaces(context: str, continuation: str) -> tuple[str, str]:
+    """Move the context's trailing white space to the continuation, as lm-eval does before it tokenizes."""
+    kept = context.rstrip()
+    return kept, context[len(kept) :] + continuation
+
+
+def _log_probabilities(logits: Tensor, rows: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probability of targets[i] under logits[rows[i]], and whether it is the row's first maximum.
+
+    `logits` (n, V), float32, is overwritten.
+    """
+    rows, targets = (torch.from_numpy(array).to(logits.device) for array in (rows, targets))
+    top, best = logits.max(dim=-1)
+    logits.sub_(top[:, None])
+    chosen = logits[rows, targets]
+    normaliser = logits.exp_().sum(dim=-1).log_()
+    return (chosen - normaliser[rows]).double().cpu().numpy(), (best[rows] == targets).cpu().numpy()
+
+
+def _where(label: Label) -> str:
+    task, document = label
+    return f"{task}, document {document}"

