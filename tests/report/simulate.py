@@ -232,6 +232,26 @@ def controls(settings: config.Config) -> config.Config:
     return config.parse(config.Config, value, "controls")
 
 
+def paper_size(settings: config.Config) -> config.Config:
+    """`settings` with the paper's architecture, data size and budget."""
+    value = settings.model_dump(mode="json")
+    value["interfaces"]["binary16"] = value["interfaces"].pop("binary12")
+    value["interfaces"] = {name: value["interfaces"][name] for name in ("learned", "binary16", "gf2")}
+    value["model"] |= {
+        "vocab_size": 49152, "d_model": 2048, "n_layers": 24, "n_heads": 32, "d_ff": 8192, "context_length": 2048
+    }  # fmt: skip
+    value["data"]["min_tokens"] = 2049
+    value["train"] |= {
+        "max_steps": 382500, "warmup_steps": 2000, "n_gpus": 2, "micro_batch_size": 8, "grad_accum_steps": 8,
+        "tokens_per_step": 262144, "validate_every": 2500,
+    }  # fmt: skip
+    value["evaluate"]["tasks"] = [
+        {"name": name, "shots": 0, "limit": None} for name in METRICS if name != "corpus_validation"
+    ]
+    return config.parse(config.Config, value, "paper size")
+
+
+KINDS = {"quickstart": lambda settings: settings, "controls": controls, "paper_size": paper_size}
+
 if __name__ == "__main__":
-    chosen = config.load("config/quickstart.yaml")
-    results(controls(chosen) if sys.argv[1] == "controls" else chosen, Path(sys.argv[2]))
+    results(KINDS[sys.argv[1]](config.load("config/quickstart.yaml")), Path(sys.argv[2]))

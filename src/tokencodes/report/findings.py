@@ -52,7 +52,8 @@ def words(number: float) -> str:
     """A count as people say it: 1.57 million, 100 billion; three significant digits."""
     for size, name in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"), (1e3, " thousand")):
         if number >= size:
-            return f"{float(f'{number / size:.3g}'):g}{name}"
+            scaled = number / size
+            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f}{name}"
     return f"{number:g}"
 
 
@@ -133,15 +134,15 @@ def _scored(results: Results) -> str:
         outside = [row for row in scores if abs(row["value"] - row["chance"]) > CHANCE_STDERRS * row["stderr"]]
         if not outside:
             said = (
-                f"Scored: all {len(scores)} benchmark scores with a chance level are within {CHANCE_STDERRS:g} standard "
-                "errors of it"
+                f"Scored: all {len(scores)} benchmark scores with a chance level are within {CHANCE_STDERRS:g} "
+                "standard errors of it"
             )
         else:
             above = sum(row["value"] > row["chance"] for row in outside)
             said = (
                 f"Scored: of {len(scores)} benchmark scores with a chance level, {above} above and "
-                f"{len(outside) - above} below are more than {CHANCE_STDERRS:g} standard errors away from it (luck alone "
-                f"would put about {OUTSIDE_BY_LUCK * len(scores):.1f} there)"
+                f"{len(outside) - above} below are more than {CHANCE_STDERRS:g} standard errors away from it (luck "
+                f"alone would put about {OUTSIDE_BY_LUCK * len(scores):.1f} there)"
             )
         said += "."
     return f"{said} {_size(results)}".strip()

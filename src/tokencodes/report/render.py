@@ -17,7 +17,8 @@ LATEX_WIDTH_IN = 6.5
 LATEX_WIDTH_PT = 72.27 * LATEX_WIDTH_IN
 LATEX_STUB_PT = 112.0  # the first column is at most so wide and wraps
 LATEX_CHARACTER_PT = 4.25  # at 8 pt
-LATEX_SMALL_PT = 4.0  # at 7 pt, as standard errors are set
+LATEX_NARROW = 0.6  # of that: point, comma and the like
+LATEX_SMALL = 0.93  # of that: 7 pt, as standard errors are set
 LATEX_COLSEP_PT = 2.5
 HEADER_CHARACTERS = 12  # longer column titles are broken over lines, at spaces and underscores
 
@@ -201,7 +202,11 @@ def _latex_cell(text: str) -> str:
 
 def _latex_width(text: str) -> float:
     number, _, small = text.partition(" ")
-    return len(number) * LATEX_CHARACTER_PT + len(small) * LATEX_SMALL_PT
+    characters = [(number, 1.0), (small.replace("± ", "±"), LATEX_SMALL)]
+    return sum(
+        size * LATEX_CHARACTER_PT * (len(part) - (1 - LATEX_NARROW) * sum(c in ",.:()il " for c in part))
+        for part, size in characters
+    )
 
 
 def to_latex(table: Table) -> str:

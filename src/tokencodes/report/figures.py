@@ -1,0 +1,495 @@
+"""Figures of a run from its stored results: what `tokencodes figures` writes to results/<name>/figures/, PNG and SVG.
+
+They are drawn at print size, for a text width of 5.5 to 7 in: no type is below 7 pt unless they are made smaller. An
+interface keeps its colour and its marker in all figures, by its place in the config; labels stand beside what they
+name. The paper's figures enter a plot only where a run has its size and budget (findings.is_paper_size), as hollow
+diamonds: beside a toy run they would invite a comparison that means nothing. The same results give the same bytes.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from tokencodes.config import Config, Task
+from tokencodes.files import atomic_path
+from tokencodes.report import findings, render
+from tokencodes.report.results import Results, published, read
+
+NAMES = ("loss", "benchmarks", "accounting")
+FORMATS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 200, "metadata": {"Software": None}},
+    "svg": {"metadata": {"Date": None, "Creator": None}},
+}
+
+# Okabe and Ito's colours, told apart by colour-blind readers; their yellow is too pale on white and is left out.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+INK, FAINT, GRID = "#222222", "#6B6B6B", "#E4E4E4"
+PARTS = (("backbone", "#C9C9C9"), ("head", "#8C8C8C"), ("input", "#303030"))
+
+TEXT_PT = 8.0
+SMALL_PT = 7.2
+LINE_PT = 9.5  # from one line of labels to the next
+CONFIDENCE = 1.96  # standard errors on each side of a mark: 95 % if errors are normal
+SMOOTHING_BINS = 50  # the training loss is shown as its mean in so many equal stretches of steps
+LONG_RUN = 10_000  # steps; from here on steps are on a logarithmic axis
+ZOOM = 1 / 3  # the last part of a run that is drawn again, larger
+
+STYLE = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": TEXT_PT,
+    "axes.titlesize": TEXT_PT,
+    "axes.labelsize": TEXT_PT,
+    "xtick.labelsize": SMALL_PT,
+    "ytick.labelsize": SMALL_PT,
+    "axes.edgecolor": FAINT,
+    "axes.linewidth": 0.6,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "tokencodes",  # element ids follow from the content alone
+    "svg.fonttype": "path",
+}
+
+
+def write(settings: Config, results_dir: Path | str) -> None:
+    """Write every figure below `results_dir`/figures/. Raises UserError naming a damaged result file."""
+    results = read(settings, results_dir)
+    with mpl.rc_context({**mpl.rcParamsDefault, **STYLE}):
+        for name, draw in DRAWINGS.items():
+            figure = draw(results)
+            for suffix, options in FORMATS.items():
+                with atomic_path(Path(results_dir) / "figures" / f"{name}.{suffix}") as temporary:
+                    figure.savefig(temporary, format=suffix, **options)
+
+
+# ------------------------------------------------------------------- drawing
+
+
+class _Canvas:
+    """A figure whose size in inches follows from what it has to hold."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.figure = Figure(figsize=(width, height))
+        FigureCanvasAgg(self.figure)
+        self.width, self.height = width, height
+
+    def axes(self, left: float, bottom: float, width: float, height: float) -> Axes:
+        """Axes at a place in inches."""
+        return self.figure.add_axes((left / self.width, bottom / self.height, width / self.width, height / self.height))
+
+
+def text_width(texts: list[str], size: float) -> float:
+    """Inches that the widest of `texts` takes at `size` points."""
+    figure = Figure()
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = (figure.text(0, 0, text, fontsize=size).get_window_extent(renderer) for text in texts)
+    return max((box.width for box in boxes), default=0.0) / figure.dpi
+
+
+def spread(wanted: list[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions near `wanted`, in the same order, at least `gap` apart and within [low, high] if they fit there.
+
+    Neighbours that are too close are pooled and laid out around their mean: the least-squares solution (isotonic
+    regression by pooling adjacent violators).
+    """
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    pools: list[list[float]] = []  # [sum of (wanted - rank * gap), count]
+    for rank, i in enumerate(order):
+        pools.append([wanted[i] - rank * gap, 1])
+        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
+            total, size = pools.pop()
+            pools[-1][0] += total
+            pools[-1][1] += size
+    starts = [total / size for total, size in pools for _ in range(int(size))]
+    top = max(low, high - (len(wanted) - 1) * gap)
+    placed = [0.0] * len(wanted)
+    for rank, i in enumerate(order):
+        placed[i] = min(max(starts[rank], low), top) + rank * gap
+    return placed
+
+
+def _look(results: Results) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each interface, by its place in the config."""
+    return {
+        name: (COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)])
+        for i, name in enumerate(results.settings.interfaces)
+    }
+
+
+def _empty(axes: Axes, text: str) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=FAINT)
+
+
+# ---------------------------------------------------------------------- loss
+
+
+def loss(results: Results) -> Figure:
+    """Training loss (thin, mean over stretches of steps) and held-out loss (marked); the end of the run again, larger.
+
+    With several seeds: the mean, and a band from the least to the greatest held-out loss.
+    """
+    interfaces = list(results.settings.interfaces)
+    ends = [name for name in interfaces if (results.curves.interface == name).any()]
+    labels = text_width(ends, TEXT_PT) + 0.3
+    left, wide, narrow, between, height = 0.5, 2.55, 1.75, 0.45, 2.25
+    height = max(height, len(ends) * LINE_PT / 72 + 0.4)
+    canvas = _Canvas(left + wide + between + narrow + labels + 0.08, height + 0.75)
+    whole = canvas.axes(left, 0.45, wide, height)
+    end = canvas.axes(left + wide + between, 0.45, narrow, height)
+    whole.set_title("Whole run", loc="left")
+    if not ends:
+        _empty(whole, "no run has started yet")
+        _empty(end, "")
+        return canvas.figure
+    last = int(results.curves.step.max())
+    first_zoomed = max(1, math.floor(last * (1 - ZOOM)))
+    end.set_title(f"From step {first_zoomed:,}", loc="left")
+    train, held_out = _training_curves(results), _held_out_curves(results)
+    looks = _look(results)
+    for axes, size in ((whole, 3.0), (end, 4.4)):
+        for name in ends:
+            colour, marker = looks[name]
+            line, points = train[name], held_out[name]
+            if axes is end:  # the marks are not clipped, since the last one lies on the edge
+                points = points[points.index >= first_zoomed]
+            axes.plot(line.index, line, color=colour, linewidth=0.7, alpha=0.5)
+            if len(points):
+                axes.fill_between(points.index, points["min"], points["max"], color=colour, alpha=0.15, linewidth=0)
+                axes.plot(
+                    points.index, points["mean"], color=colour, linewidth=1.1, marker=marker, markersize=size,
+                    markeredgecolor="white", markeredgewidth=0.3, clip_on=False,
+                )  # fmt: skip
+        axes.set_xlabel("Step")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    if last >= LONG_RUN:
+        whole.set_xscale("log")
+    else:
+        whole.set_xlim(0, last * 1.02)
+        whole.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    whole.set_ylabel("Loss (nats a token)")
+    _unigram_line(results, whole)
+    _zoom(end, train, held_out, first_zoomed, last)
+    _end_labels(end, {name: _last(train[name], held_out[name]) for name in ends}, looks, canvas)
+    whole.text(
+        0.98, 0.97, "thin: training\nmarked: held out", transform=whole.transAxes, ha="right", va="top",
+        fontsize=SMALL_PT, color=FAINT, linespacing=1.3,
+    )  # fmt: skip
+    return canvas.figure
+
+
+def _training_curves(results: Results) -> dict[str, pd.Series]:
+    """Mean training loss over seeds in SMOOTHING_BINS stretches, indexed by the stretch's mean step."""
+    curves = {}
+    for name, rows in results.curves.groupby("interface"):
+        last = rows.step.max()
+        if last >= LONG_RUN:
+            place = np.log(rows.step.clip(lower=1)) / math.log(last)
+        else:
+            place = rows.step / last
+        bins = np.minimum((place * SMOOTHING_BINS).astype(int), SMOOTHING_BINS - 1)
+        means = rows.groupby(bins)[["step", "loss"]].mean()
+        curves[name] = pd.Series(means.loss.to_numpy(), index=means.step.to_numpy())
+    return curves
+
+
+def _held_out_curves(results: Results) -> dict[str, pd.DataFrame]:
+    """Mean, least and greatest held-out loss over seeds by step."""
+    return {
+        name: rows.dropna(subset=["val_loss"]).groupby("step").val_loss.agg(["mean", "min", "max"])
+        for name, rows in results.curves.groupby("interface")
+    }
+
+
+def _last(train: pd.Series, held_out: pd.DataFrame) -> float:
+    return float(held_out["mean"].iloc[-1] if len(held_out) else train.iloc[-1])
+
+
+def _unigram_line(results: Results, axes: Axes) -> None:
+    """The entropy of the training split's token frequencies: what a model without context is at best."""
+    entropy = results.unigram().get("unigram_entropy", math.nan)
+    if math.isnan(entropy):
+        return
+    axes.axhline(entropy, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1.5)
+    axes.annotate(
+        f"unigram entropy {entropy:.2f}", (0.98, entropy), xycoords=("axes fraction", "data"),
+        xytext=(0, 2.5), textcoords="offset points", ha="right", va="bottom", fontsize=SMALL_PT,
+    )  # fmt: skip
+
+
+def _zoom(axes: Axes, train: dict, held_out: dict, first: int, last: int) -> None:
+    axes.set_xlim(first, last)
+    axes.xaxis.set_major_locator(MaxNLocator(3, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    shown = [line[line.index >= first] for line in train.values()]
+    shown += [points.loc[points.index >= first, edge] for points in held_out.values() for edge in ("min", "max")]
+    values = pd.concat(shown).dropna()
+    if len(values):
+        margin = 0.08 * max(values.max() - values.min(), 0.05)
+        axes.set_ylim(values.min() - margin, values.max() + margin)
+
+
+def _end_labels(axes: Axes, ends: dict[str, float], looks: dict[str, tuple[str, str]], canvas: _Canvas) -> None:
+    """The name of each curve at its end, moved apart where they would touch, with a thin line to where it belongs."""
+    low, high = axes.get_ylim()
+    inches = axes.get_position().height * canvas.height
+    gap = LINE_PT / 72 / inches
+    names = [name for name, value in ends.items() if math.isfinite(value)]
+    wanted = [(ends[name] - low) / (high - low) for name in names]
+    width = axes.get_position().width * canvas.width
+    for name, true, place in zip(names, wanted, spread(wanted, gap, 0.0, 1.0), strict=True):
+        axes.plot(
+            [1 + 0.05 / width, 1 + 0.16 / width], [true, place], transform=axes.transAxes, color=looks[name][0],
+            linewidth=1.1, clip_on=False,
+        )  # fmt: skip
+        axes.text(1 + 0.2 / width, place, name, transform=axes.transAxes, va="center_baseline", fontsize=TEXT_PT)
+
+
+# ---------------------------------------------------------------- benchmarks
+
+
+def benchmarks(results: Results) -> Figure:
+    """A panel a benchmark, in the metric that the paper reports: mark, 95 % interval over documents, chance as a line.
+
+    With several seeds: the mean as the mark, each seed as a tick, and the mean standard error.
+    """
+    settings = results.settings
+    interfaces, tasks = list(settings.interfaces), list(settings.evaluate.tasks)
+    per_row = {1: 1, 2: 2, 4: 2}.get(len(tasks), 3 if len(tasks) <= 6 or len(tasks) == 9 else 4)
+    lines = math.ceil(len(tasks) / per_row) if tasks else 1
+    labels = text_width(interfaces, TEXT_PT) + 0.24
+    panel_width = 1.55 if per_row <= 3 else 1.3
+    panel_height = max(0.55, (len(interfaces) + 0.4) * 11.5 / 72)
+    across = 0.2
+    titles = [_wrapped(results.label(task), panel_width) for task in tasks]
+    above = 0.17 + LINE_PT * 1.1 / 72 * max((title.count("\n") + 1 for title in titles), default=1)
+    below = 0.53
+    with_paper = findings.is_paper_size(results)
+    note = 0.2 if with_paper else 0.0
+    width = labels + per_row * panel_width + (per_row - 1) * across + 0.15
+    canvas = _Canvas(width, lines * (above + panel_height + below) + note)
+    if not tasks:
+        _empty(canvas.axes(0.1, 0.1, width - 0.2, panel_height), "the config names no benchmark")
+        return canvas.figure
+    for number, (task, title) in enumerate(zip(tasks, titles, strict=True)):
+        row, column = divmod(number, per_row)
+        bottom = canvas.height - (row + 1) * (above + panel_height + below) + below
+        axes = canvas.axes(labels + column * (panel_width + across), bottom, panel_width, panel_height)
+        _panel(results, task, axes, with_names=column == 0, with_paper=with_paper)
+        axes.annotate(title, (0, 1), xycoords="axes fraction", xytext=(0, 0.15 * 72), textcoords="offset points",
+                      va="bottom", linespacing=1.1, annotation_clip=False)  # fmt: skip
+    if with_paper:
+        canvas.figure.text(
+            0.08 / width, 0.06 / canvas.height, "Hollow diamonds: published results of the paper.", fontsize=SMALL_PT,
+            color=FAINT,
+        )  # fmt: skip
+    return canvas.figure
+
+
+def _panel(results: Results, task: Task, axes: Axes, *, with_names: bool, with_paper: bool) -> None:
+    interfaces = list(results.settings.interfaces)
+    metric = results.metrics(task)[0]
+    factor = 100.0 if findings.is_proportion(metric) else 1.0
+    axes.set_ylim(len(interfaces) - 0.4, -0.6)
+    axes.set_yticks(range(len(interfaces)), interfaces if with_names else [""] * len(interfaces))
+    axes.tick_params(axis="y", length=0, labelsize=TEXT_PT)
+    axes.spines["left"].set_visible(False)
+    chances, extremes = [], []
+    for place, (name, (colour, marker)) in enumerate(_look(results).items()):
+        rows = results.score(task, metric, name)
+        values = [factor * float(value) for value in rows.value if math.isfinite(value)]
+        chances += [factor * float(chance) for chance in rows.chance if math.isfinite(chance)]
+        figure = published().get((task.name, metric, task.shots, results.paper_model(name) or ""))
+        if with_paper and figure is not None:
+            axes.plot([figure.value], [place], "D", markersize=4.6, markerfacecolor="white", color=INK, zorder=2)
+            extremes.append(figure.value)
+        if not values:
+            said = "NaN" if len(rows) else "no result"
+            axes.text(0.5, place, said, transform=axes.get_yaxis_transform(), ha="center", va="center_baseline",
+                      fontsize=SMALL_PT, color=FAINT)  # fmt: skip
+            continue
+        mean = math.fsum(values) / len(values)
+        errors = [factor * float(e) for e in rows.stderr if math.isfinite(e)]
+        reach = CONFIDENCE * math.fsum(errors) / len(errors) if errors else 0.0
+        low, high = mean - reach, mean + reach
+        if findings.is_proportion(metric):
+            low, high = max(low, 0.0), min(high, 100.0)
+        axes.plot([low, high], [place, place], color=colour, linewidth=1.3, solid_capstyle="butt")
+        if len(values) > 1:
+            axes.plot(values, [place] * len(values), "|", markersize=5.5, color=colour, markeredgewidth=0.9)
+        axes.plot([mean], [place], marker, color=colour, markersize=4.6, markeredgecolor="white", markeredgewidth=0.5)
+        extremes += [low, high, *values]
+    extremes += chances[:1]
+    _range(axes, extremes, metric)
+    higher = results.scores.loc[results.scores.metric == metric, "higher_is_better"] if len(results.scores) else []
+    unit = " (%)" if factor == 100.0 else "\nlower is better" if len(higher) and not all(higher) else ""
+    axes.set_xlabel(metric + unit, fontsize=SMALL_PT, labelpad=1.5)
+    if chances:
+        axes.axvline(chances[0], color=INK, linewidth=0.8, linestyle=(0, (2, 1.6)), zorder=1.5)
+        axes.text(
+            chances[0], 1.0, "chance", transform=axes.get_xaxis_transform(), ha="center", va="bottom",
+            fontsize=SMALL_PT, color=FAINT,
+        )  # fmt: skip
+
+
+def _range(axes: Axes, extremes: list[float], metric: str) -> None:
+    if not extremes:
+        axes.set_xticks([])
+        return
+    low, high = min(extremes), max(extremes)
+    least = 4.0 if findings.is_proportion(metric) else 0.04 * abs(high) or 1.0
+    margin = 0.08 * max(high - low, least)
+    axes.set_xlim(low - margin, high + margin)
+    axes.xaxis.set_major_locator(MaxNLocator(4, min_n_ticks=2))
+
+
+def _wrapped(text: str, width: float) -> str:
+    """`text` in lines of at most `width` inches, broken at spaces."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and text_width([f"{lines[-1]} {word}"], TEXT_PT) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- accounting
+
+
+def accounting(results: Results) -> Figure:
+    """Trainable parameters of each interface as one bar: backbone, head, input; the total and the saving beside it."""
+    interfaces = list(results.settings.interfaces)
+    counts = {row["interface"]: row for row in results.params.to_dict("records")}
+    learned = results.learned()
+    labels = text_width(interfaces, TEXT_PT) + 0.12
+    wide, line = 3.6, 0.3
+    ends = {name: _end_text(counts, name, learned) for name in interfaces}
+    most = max((row["trainable"] for row in counts.values()), default=1)
+    reach = [
+        counts.get(name, {}).get("trainable", 0) / most * wide + text_width([text], SMALL_PT)
+        for name, text in ends.items()
+    ]
+    height = len(interfaces) * line
+    canvas = _Canvas(labels + max(wide, *reach) + 0.14, height + 0.72)
+    axes = canvas.axes(labels, 0.45, wide, height)
+    axes.grid(visible=False)
+    axes.set_ylim(len(interfaces) - 0.5, -0.5)
+    axes.set_yticks(range(len(interfaces)), interfaces)
+    axes.tick_params(axis="y", length=0, labelsize=TEXT_PT)
+    axes.spines["left"].set_visible(False)
+    if not counts:
+        _empty(axes, "no accounting yet")
+        return canvas.figure
+    axes.set_xlim(0, most)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(FuncFormatter(_scale(most)))
+    axes.set_xlabel("Trainable parameters")
+    for place, name in enumerate(interfaces):
+        row, start = counts.get(name), 0
+        for part, colour in PARTS if row else ():
+            axes.barh(place, row[part], left=start, height=0.66, color=colour, edgecolor="white", linewidth=0.6)
+            start += row[part]
+        axes.annotate(
+            ends[name], (start, place), xytext=(3, 0), textcoords="offset points", va="center_baseline",
+            fontsize=SMALL_PT, annotation_clip=False,
+        )  # fmt: skip
+    _part_labels(axes, counts, interfaces, most, wide)
+    return canvas.figure
+
+
+def _end_text(counts: dict[str, dict[str, Any]], name: str, learned: str | None) -> str:
+    if name not in counts:
+        return "no result"
+    total = counts[name]["trainable"]
+    text = findings.words(total)
+    if learned in counts and name != learned:
+        text += f", {render.decimal(100 * (total / counts[learned]['trainable'] - 1), 2)} %"
+    return text
+
+
+def _scale(most: float) -> Callable[[float, int | None], str]:
+    for size, name in ((1e9, " B"), (1e6, " M"), (1e3, " k")):
+        if most >= size:
+            return lambda x, _=None: f"{x / size:g}{name}" if x else "0"
+    return lambda x, _=None: f"{x:g}"
+
+
+def _part_labels(
+    axes: Axes, counts: dict[str, dict[str, Any]], interfaces: list[str], most: float, wide: float
+) -> None:
+    """Names of the parts above the longest bar's segments, moved apart where these are narrow."""
+    longest = next(counts[name] for name in interfaces if name in counts and counts[name]["trainable"] == most)
+    edges, start = [], 0
+    for part, _ in PARTS:
+        if longest[part]:
+            edges.append((part, start + longest[part] / 2))
+        start += longest[part]
+    top = interfaces.index(longest["interface"])
+    gap = (text_width([part for part, _ in PARTS], TEXT_PT) + 0.08) / wide * most
+    places = spread([middle for _, middle in edges], gap, 0.0, most)
+    for (part, middle), place in zip(edges, places, strict=True):
+        axes.annotate(
+            part, (middle, top - 0.33), xytext=(place, -0.5), textcoords=axes.transData, ha="center", va="bottom",
+            fontsize=TEXT_PT, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "linewidth": 0.6, "color": FAINT, "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- text
+
+
+def alternatives(results: Results) -> dict[str, str]:
+    """A text alternative for each figure: what it shows, with the numbers that matter."""
+    runs = results.runs
+    ends = []
+    for interface in results.settings.interfaces:
+        values = [float(v) for v in runs[runs.interface == interface].val_loss]
+        ends.append(f"{interface} {render.decimal(math.fsum(values) / len(values) if values else None, 2)}")
+    unigram = results.unigram().get("unigram_entropy")
+    scores = []
+    for task in results.settings.evaluate.tasks:
+        metric = results.metrics(task)[0]
+        factor = 100.0 if findings.is_proportion(metric) else 1.0
+        for interface in results.settings.interfaces:
+            values = [factor * float(v) for v in results.score(task, metric, interface).value]
+            shown = render.decimal(math.fsum(values) / len(values) if values else None, 2)
+            scores.append(f"{results.label(task)} {metric} {interface} {shown}")
+    counts = [f"{row['interface']} {row['trainable']:,}" for row in results.params.to_dict("records")]
+    return {
+        "loss": (
+            f"Line plot of training and held-out loss by step. Held-out loss at the end: {', '.join(ends)}; "
+            f"unigram entropy {render.decimal(unigram, 2)} nats a token."
+        ),
+        "benchmarks": f"Dot plots of benchmark scores with 95 % intervals and chance levels: {'; '.join(scores)}.",
+        "accounting": f"Stacked bars of trainable parameters by interface: {'; '.join(counts) or 'no result'}.",
+    }
+
+
+DRAWINGS: dict[str, Callable[[Results], Figure]] = {"loss": loss, "benchmarks": benchmarks, "accounting": accounting}
+assert tuple(DRAWINGS) == NAMES
