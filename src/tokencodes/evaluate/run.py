@@ -139,15 +139,15 @@ def _compute(settings: Config) -> Iterator[None]:
 
     tasks.quiet()
     transformers.utils.logging.set_verbosity_error()
-    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(settings.evaluate.cpu_threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # torch.use_deterministic_algorithms without its import of the compiler
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic)
+        torch.set_deterministic_debug_mode(mode)
 
 
 def _engine(settings: Config, model_dir: Path, title: str) -> Any:
@@ -213,8 +213,8 @@ def _harness(settings: Config, engine: Any, task: str, shots: int, data: Data, l
 
     from tokencodes.evaluate import tasks
 
-    with tempfile.TemporaryDirectory(prefix="tokencodes-evaluate-") as cache:
-        loaded = tasks.load(task, shots, data, Path(cache))
+    with tempfile.TemporaryDirectory(prefix="tokencodes-evaluate-") as scratch:
+        loaded = tasks.load(task, shots, data, Path(scratch))
         found = run_harness(
             engine, loaded, limit=limit, bootstrap_iters=settings.evaluate.bootstrap_iters, log_samples=True
         )

