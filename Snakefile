@@ -1,0 +1,38 @@
+# The whole experiment: config -> corpus -> store -> models -> validation -> benchmarks -> tables, figures, report.
+#   snakemake --profile workflow/profiles/local                                     config/quickstart.yaml
+#   snakemake --profile workflow/profiles/local --configfile config/paper.yaml      the paper's
+#   snakemake --profile slurm --configfile config/paper.yaml                        on a cluster
+from snakemake.utils import min_version
+
+min_version("9.10")
+
+if not workflow.configfiles:  # a second file would be merged into it, key by key
+
+    configfile: "config/quickstart.yaml"
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/config.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/validate.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
+
+
+# Everything is named here, so that whatever is deleted is made again; `snakemake report` asks for the page alone.
+rule all:
+    default_target: True
+    input:
+        rules.tables.output,
+        rules.figures.output,
+        rules.report.output,
+        RESULTS,
+        expand(rules.export.output, **PLACES),
+        STORE,
+    message:
+        "all of {SETTINGS.name} is there"
+    localrule: True

@@ -1,0 +1,153 @@
+# What all rules share: the validated config, the names of what they make, and how a stage is called.
+import fcntl
+import os
+import re
+import sys
+from pathlib import Path
+
+from tokencodes import codeversion
+from tokencodes import config as schema  # `config` is Snakemake's; names in here are seen by Snakemake itself
+from tokencodes.config import data_digest, section_digest
+from tokencodes.data.source import shard_names
+from tokencodes.errors import EXIT_USER_ERROR, UserError
+from tokencodes.files import read_json
+
+
+def fail(error):
+    """The user's mistake: its lines, and no traceback."""
+    for line in str(error).splitlines():
+        print(f"tokencodes: error: {line}", file=sys.stderr)
+    raise SystemExit(EXIT_USER_ERROR)
+
+
+def read_settings():
+    """The config that Snakemake has put together (files, then --config), validated; and the names of the shards."""
+    files = [os.path.relpath(path) for path in workflow.configfiles]
+    try:
+        for path in files:
+            schema.read_yaml(path)  # names the place of a mistake, and a key that stands twice
+        where = ", ".join([*files, *(["--config"] if workflow.config_settings.config else [])])
+        settings = schema.parse(schema.Config, config, where)
+        return settings, shard_names(settings)
+    except UserError as error:
+        fail(error)
+
+
+SETTINGS, SHARDS = read_settings()
+OUT = f"{SETTINGS.results}/{SETTINGS.name}"
+CONFIG = f"{OUT}/config.yaml"
+ENVIRONMENT = "../../envs/environment.yaml"
+
+PLACES = dict(interface=list(SETTINGS.interfaces), seed=SETTINGS.seeds)  # one model each
+RUNS = expand(f"{OUT}/runs/{{interface}}-s{{seed}}/final.json", **PLACES)
+VALIDATIONS = expand(f"{OUT}/validation/{{interface}}-s{{seed}}.json", **PLACES)
+EVALUATIONS = [
+    f"{OUT}/eval/{interface}-s{seed}/{task.name}-{task.shots}shot.{kind}"
+    for interface in SETTINGS.interfaces
+    for seed in SETTINGS.seeds
+    for task in SETTINGS.evaluate.tasks
+    for kind in ("json", "parquet")
+]
+SHARD_FILES = ("train.arrow", "validation.arrow", "manifest.json")
+STORE = [
+    f"{OUT}/data/store/manifest.json",
+    *expand(f"{OUT}/data/store/{{shard}}/{{file}}", shard=SHARDS, file=SHARD_FILES),
+]
+RESULTS = [f"{OUT}/params.json", STORE[0], *RUNS, *VALIDATIONS, *EVALUATIONS]  # all that tables and figures read
+
+# Raw shards of the hub are dropped when they are prepared, unless the config keeps them.
+SOURCE = SETTINGS.data.source.model_dump(mode="json", exclude={"keep_raw"})
+RAW = f"{OUT}/data/raw/{{shard}}.parquet"
+if SETTINGS.data.source.kind == "hub" and not SETTINGS.data.source.keep_raw:
+    RAW = temp(RAW)
+
+N_RANKS = SETTINGS.train.n_gpus
+TORCHRUN = f"torchrun --standalone --nproc-per-node {N_RANKS} -m tokencodes.cli"
+LAUNCHER = "tokencodes" if N_RANKS == 1 else TORCHRUN
+SHOWN = section_digest(SETTINGS.model_dump(mode="json", exclude={"results", "cache", "resources"}))
+
+
+wildcard_constraints:
+    interface="|".join(map(re.escape, SETTINGS.interfaces)),
+    seed="|".join(map(str, SETTINGS.seeds)),
+    shard="|".join(map(re.escape, SHARDS)),
+    task="|".join(re.escape(task.name) for task in SETTINGS.evaluate.tasks) or "none",
+    shots=r"\d+",
+
+
+# Stages are looked for beside the Python that runs Snakemake, also where its environment was not activated.
+if str(Path(sys.executable).parent) not in os.get_exec_path():
+    os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
+
+# `logged LOG COMMAND`: what a stage says goes to the terminal and to its log, and its exit code is kept. The copying
+# outlives the signals that stop a stage, so that a stage can still speak while it saves.
+shell.prefix(
+    "set -euo pipefail; "
+    'logged() {{ local log=$1; shift; "$@" 2>&1 | (trap "" HUP INT TERM USR1; exec tee -a "$log" >&2); }}; '
+)
+
+
+def ask(stage):
+    """What a job asks the scheduler for. `gpus` is for the limit of a local run, `gres` for Slurm."""
+    wanted = getattr(SETTINGS.resources, stage)
+    gres = {"gres": f"gpu:{wanted.gpus}"} if wanted.gpus else {}
+    return dict(mem_mb=wanted.mem_mb, runtime=wanted.runtime_min, cpus_per_task=wanted.cpus, gpus=wanted.gpus, **gres)
+
+
+def cpus(stage):
+    """Threads of a job of a stage."""
+    return getattr(SETTINGS.resources, stage).cpus
+
+
+def task_settings(wildcards):
+    """What decides a score beside the model; how the work is batched and on what device it runs does not."""
+    shots = int(wildcards.shots)
+    (task,) = (task for task in SETTINGS.evaluate.tasks if (task.name, task.shots) == (wildcards.task, shots))
+    ways = SETTINGS.evaluate.model_dump(mode="json", include={"data", "wheel", "precision", "bootstrap_iters"})
+    return section_digest(task, ways)
+
+
+def training_code(wildcards):
+    """Digest of the code that trains a model; of a finished one, of the code that trained it, unless it may be
+    trained again: weeks of GPUs are not spent because a line was edited."""
+    today = codeversion.digest("tokencodes.train.loop")
+    final = Path(f"{OUT}/runs/{wildcards.interface}-s{wildcards.seed}/final.json")
+    if SETTINGS.train.on_code_change == "restart" or not final.exists():
+        return today
+    return read_json(final)["code"]
+
+
+def warn_of_other_code():
+    """Say which finished models were trained by other code than today's, and what will happen to them."""
+    today = codeversion.digest("tokencodes.train.loop")
+    others = [path for path in RUNS if Path(path).exists() and read_json(path).get("code") != today]
+    if not others or SETTINGS.train.on_code_change == "continue":
+        return
+    fate = {
+        "restart": "they will be trained again; to keep them: --rerun-triggers mtime (this call), or "
+        "train.on_code_change: continue (for good)",
+        "refuse": "they are kept; train.on_code_change: restart trains them again, continue accepts them",
+    }[SETTINGS.train.on_code_change]
+    names = ", ".join(Path(path).parent.name for path in others)
+    print(f"tokencodes: warning: the training code has changed since {names} was trained: {fate}", file=sys.stderr)
+
+
+def hold_results():
+    """Refuse a second run on the same results. The kernel drops this lock when the process ends, in whatever way."""
+    Path(OUT).mkdir(parents=True, exist_ok=True)
+    lock = open(f"{OUT}/.lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fail(f"{OUT}: another snakemake is at work here; wait for it, stop it, or give this run another `name`")
+    except OSError:
+        pass  # a file system without locks; Snakemake's own, and each training run's, are still there
+    return lock
+
+
+if workflow.is_main_process:
+    warn_of_other_code()
+
+
+onstart:
+    HELD = hold_results() if workflow.is_main_process else None

@@ -1,0 +1,105 @@
+# Documents in, token store out: one job a shard, then an index over them.
+rule download:
+    input:
+        config=ancient(CONFIG),
+        original=f"{SETTINGS.data.source.path}/{{shard}}.parquet" if SETTINGS.data.source.kind == "local" else [],
+    output:
+        RAW,
+    params:
+        settings=section_digest(SOURCE),
+        code=codeversion.digest("tokencodes.data.source"),
+    log:
+        f"{OUT}/logs/download/{{shard}}.log",
+    benchmark:
+        f"{OUT}/logs/download/{{shard}}.tsv"
+    conda:
+        ENVIRONMENT
+    resources:
+        **ask("download"),
+    message:
+        "download: {wildcards.shard}"
+    localrule: True  # nodes of a cluster often see no network
+    shell:
+        "logged {log} tokencodes download --config {input.config} --shard {wildcards.shard} --out {output}"
+
+
+rule tokenizer:
+    input:
+        config=ancient(CONFIG),
+        original=SETTINGS.data.tokenizer.path if SETTINGS.data.tokenizer.kind == "local" else [],
+    output:
+        tokenizer=f"{OUT}/data/tokenizer/tokenizer.json",
+        manifest=f"{OUT}/data/tokenizer/manifest.json",
+    params:
+        out=subpath(output.tokenizer, parent=True),
+        settings=section_digest(SETTINGS.data.tokenizer, SETTINGS.model.vocab_size),
+        code=codeversion.digest("tokencodes.data.tokenizer"),
+    log:
+        f"{OUT}/logs/tokenizer.log",
+    benchmark:
+        f"{OUT}/logs/tokenizer.tsv"
+    conda:
+        ENVIRONMENT
+    resources:
+        **ask("download"),
+    message:
+        "tokenizer"
+    localrule: True  # as download
+    shell:
+        "logged {log} tokencodes tokenizer --config {input.config} --out {params.out}"
+
+
+rule prepare:
+    input:
+        config=ancient(CONFIG),
+        raw=f"{OUT}/data/raw/{{shard}}.parquet",
+        tokenizer=rules.tokenizer.output.tokenizer,
+        manifest=rules.tokenizer.output.manifest,
+    output:
+        train=f"{OUT}/data/store/{{shard}}/train.arrow",
+        validation=f"{OUT}/data/store/{{shard}}/validation.arrow",
+        manifest=f"{OUT}/data/store/{{shard}}/manifest.json",
+    params:
+        tokenizer=subpath(input.tokenizer, parent=True),
+        out=subpath(output.manifest, parent=True),
+        settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
+        code=codeversion.digest("tokencodes.data.prepare"),
+    log:
+        f"{OUT}/logs/prepare/{{shard}}.log",
+    benchmark:
+        f"{OUT}/logs/prepare/{{shard}}.tsv"
+    conda:
+        ENVIRONMENT
+    threads: cpus("prepare")
+    priority: 1  # before the next download, for raw shards of the hub are dropped here
+    resources:
+        **ask("prepare"),
+    message:
+        "prepare: {wildcards.shard}"
+    shell:
+        "logged {log} tokencodes prepare --config {input.config} --shard {wildcards.shard} --raw {input.raw}"
+        " --tokenizer {params.tokenizer} --out {params.out}"
+
+
+rule index:
+    input:
+        config=ancient(CONFIG),
+        shards=STORE[1:],
+    output:
+        f"{OUT}/data/store/manifest.json",
+    params:
+        shards=expand(f"{OUT}/data/store/{{shard}}", shard=SHARDS),
+        settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
+        code=codeversion.digest("tokencodes.data.store"),
+    log:
+        f"{OUT}/logs/index.log",
+    benchmark:
+        f"{OUT}/logs/index.tsv"
+    conda:
+        ENVIRONMENT
+    resources:
+        **ask("prepare"),
+    message:
+        "index: one store of all shards"
+    shell:
+        "logged {log} tokencodes index --config {input.config} --shards {params.shards} --out {output}"

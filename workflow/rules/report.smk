@@ -1,0 +1,90 @@
+# Tables, figures and the page are drawn from stored results alone: no model, no GPU, no network.
+rule tables:
+    input:
+        config=ancient(CONFIG),
+        results=RESULTS,
+    output:
+        report(
+            expand(f"{OUT}/tables/accounting.{{kind}}", kind=["csv", "md", "tex"]),
+            caption="../report/accounting.rst",
+            category="Tables",
+        ),
+        report(
+            expand(f"{OUT}/tables/results.{{kind}}", kind=["csv", "md", "tex"]),
+            caption="../report/results.rst",
+            category="Tables",
+        ),
+        expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["data", "training"], kind=["csv", "md", "tex"]),
+        f"{OUT}/tables/results_by_seed.csv",
+        summary=f"{OUT}/tables/summary.txt",
+    params:
+        results=subpath(input.config, parent=True),
+        settings=SHOWN,
+        code=codeversion.digest("tokencodes.report.tables"),
+    log:
+        f"{OUT}/logs/tables.log",
+    conda:
+        ENVIRONMENT
+    message:
+        "tables"
+    localrule: True
+    shell:
+        "logged {log} tokencodes tables --config {input.config} --results {params.results}"
+
+
+rule figures:
+    input:
+        config=ancient(CONFIG),
+        results=RESULTS,
+    output:
+        report(
+            expand(f"{OUT}/figures/loss.{{kind}}", kind=["png", "svg"]),
+            caption="../report/loss.rst",
+            category="Figures",
+        ),
+        report(
+            expand(f"{OUT}/figures/benchmarks.{{kind}}", kind=["png", "svg"]),
+            caption="../report/benchmarks.rst",
+            category="Figures",
+        ),
+        report(
+            expand(f"{OUT}/figures/accounting.{{kind}}", kind=["png", "svg"]),
+            caption="../report/accounting.rst",
+            category="Figures",
+        ),
+    params:
+        results=subpath(input.config, parent=True),
+        settings=SHOWN,
+        code=codeversion.digest("tokencodes.report.figures"),
+    log:
+        f"{OUT}/logs/figures.log",
+    conda:
+        ENVIRONMENT
+    message:
+        "figures"
+    localrule: True
+    shell:
+        "logged {log} tokencodes figures --config {input.config} --results {params.results}"
+
+
+rule report:
+    input:
+        config=ancient(CONFIG),
+        results=RESULTS,
+        tables=rules.tables.output,
+        figures=rules.figures.output,
+    output:
+        report(f"{OUT}/report.html", caption="../report/report.rst", category="Report"),
+    params:
+        results=subpath(input.config, parent=True),
+        settings=SHOWN,
+        code=codeversion.digest("tokencodes.report.page"),
+    log:
+        f"{OUT}/logs/report.log",
+    conda:
+        ENVIRONMENT
+    message:
+        "report"
+    localrule: True
+    shell:
+        "logged {log} tokencodes report --config {input.config} --results {params.results} --out {output}"

@@ -1,0 +1,55 @@
+# One model an interface and seed. Checkpoints are no outputs: Snakemake deletes those of a job that failed.
+rule train:
+    input:
+        run=ancient(f"{OUT}/runs/{{interface}}-s{{seed}}/run.yaml"),
+        store=f"{OUT}/data/store/manifest.json",
+    output:
+        final=f"{OUT}/runs/{{interface}}-s{{seed}}/final.json",
+    params:
+        launcher=lambda wildcards, resources: LAUNCHER,  # of resources: on how many ranks it ran is no reason to rerun
+        store=subpath(input.store, parent=True),
+        out=subpath(output.final, parent=True),
+        settings=lambda wildcards: section_digest(SETTINGS.run(wildcards.interface, int(wildcards.seed)).identity()),
+        code=training_code,
+    log:
+        f"{OUT}/logs/train/{{interface}}-s{{seed}}.log",
+    benchmark:
+        f"{OUT}/logs/train/{{interface}}-s{{seed}}.tsv"
+    conda:
+        ENVIRONMENT
+    threads: cpus("train")
+    resources:
+        **ask("train"),
+    message:
+        "train: {wildcards.interface}, seed {wildcards.seed}"
+    shell:
+        "logged {log} {params.launcher} train --run {input.run} --store {params.store} --out {params.out}"
+
+
+rule export:
+    input:
+        final=rules.train.output.final,
+        tokenizer=rules.tokenizer.output.tokenizer,
+    output:
+        weights=f"{OUT}/models/{{interface}}-s{{seed}}/model.safetensors",
+        config=f"{OUT}/models/{{interface}}-s{{seed}}/config.json",
+        tokenizer=f"{OUT}/models/{{interface}}-s{{seed}}/tokenizer.json",
+        origin=f"{OUT}/models/{{interface}}-s{{seed}}/tokencodes.json",
+    params:
+        run_dir=subpath(input.final, parent=True),
+        tokenizer=subpath(input.tokenizer, parent=True),
+        out=subpath(output.weights, parent=True),
+        code=codeversion.digest("tokencodes.train.export"),
+    log:
+        f"{OUT}/logs/export/{{interface}}-s{{seed}}.log",
+    benchmark:
+        f"{OUT}/logs/export/{{interface}}-s{{seed}}.tsv"
+    conda:
+        ENVIRONMENT
+    threads: cpus("export")
+    resources:
+        **ask("export"),
+    message:
+        "export: {wildcards.interface}, seed {wildcards.seed}"
+    shell:
+        "logged {log} tokencodes export --run-dir {params.run_dir} --tokenizer {params.tokenizer} --out {params.out}"
