@@ -37,7 +37,6 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.names = wheels.members(path)
 
     def saved(self, folder: str, split: str) -> pa.Table:
         """One split of a saved data set."""
@@ -70,7 +69,7 @@ class Archive:
     def subjects(self, folder: str) -> list[str]:
         """Names of the subfolders of a saved data set."""
         prefix = f"{SAVED}/{folder}/"
-        return sorted({name.removeprefix(prefix).split("/")[0] for name in self.names if name.startswith(prefix)})
+        return sorted({name.removeprefix(prefix).split("/")[0] for name in wheels.members(self.path, prefix)})
 
 
 def _as_saved(archive: Archive, folder: str, name: str, *splits: str) -> Configurations:
