@@ -580,7 +580,9 @@ def section_digest(*sections: Any) -> str:
 
 def data_digest(data: Data, vocab_size: int) -> str:
     """What a store says it was prepared from, and a run says it needs."""
-    return section_digest(data, vocab_size)
+    value = data.model_dump(mode="json")
+    value["source"].pop("keep_raw", None)  # what becomes of the raw shard afterwards changes nothing in the store
+    return section_digest(value, vocab_size)
 
 
 def schema_text() -> str:

