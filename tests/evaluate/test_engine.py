@@ -1,0 +1,280 @@
+"""The engine against lm-eval's own HFLM, and against log-softmax over all positions."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    GraniteConfig,
+    GraniteForCausalLM,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from tokencodes import config
+from tokencodes.errors import UserError
+from tokencodes.evaluate import tasks
+from tokencodes.evaluate.benchmarks import Data, open_data
+from tokencodes.evaluate.engine import Engine
+from tokencodes.model import hf
+
+TOLERANCE = 1e-4  # nats, fp32
+CHOICE_TASKS = (
+    "hellaswag",
+    "piqa",
+    "winogrande",
+    "arc_easy",
+    "arc_challenge",
+    "openbookqa",
+    "commonsense_qa",
+    "lambada_openai",
+)
+MakeLlama = Callable[..., LlamaForCausalLM]
+MAX_SMALL = 16  # context of the model that random requests overflow
+
+
+def scored(*pairs: tuple[str, str]) -> list[Instance]:
+    """Requests as a task makes them, a document each."""
+    return [Instance("loglikelihood", {}, pair, 0, metadata=("given", number, 1)) for number, pair in enumerate(pairs)]
+
+
+def rolling(*texts: str) -> list[Instance]:
+    return [
+        Instance("loglikelihood_rolling", {}, (text,), 0, metadata=("given", number, 1))
+        for number, text in enumerate(texts)
+    ]
+
+
+def assert_same(ours: list[tuple[float, bool]], theirs: list[tuple[float, bool]]) -> None:
+    assert [greedy for _, greedy in ours] == [greedy for _, greedy in theirs]
+    np.testing.assert_allclose([value for value, _ in ours], [value for value, _ in theirs], rtol=0, atol=TOLERANCE)
+
+
+def requests_of(task: str, data: Data, limit: int, scratch: Path, shots: int = 0) -> list[Instance]:
+    loaded = tasks.load(task, shots, data, scratch)
+    found = []
+    for member in loaded["tasks"].values():
+        member.build_all_requests(limit=limit)
+        found += member.instances
+    return found
+
+
+@pytest.mark.parametrize("task", CHOICE_TASKS)
+def test_real_documents_score_as_in_hflm(
+    task: str, engine: Engine, hflm: HFLM, packaged: Path, configure: Callable[..., config.Config], tmp_path: Path
+) -> None:
+    requests = requests_of(task, open_data(configure(task), task, packaged), 30, tmp_path)
+    fitting = [
+        request for request in requests if len(engine._encode([request.args[1]])[request.args[1]]) < engine.max_length
+    ]
+    assert len(fitting) > 0.9 * len(requests)
+    assert_same(engine.loglikelihood(fitting), hflm.loglikelihood(fitting))
+
+
+def test_few_shot_mmlu_scores_as_in_hflm(
+    engine: Engine, hflm: HFLM, packaged: Path, configure: Callable[..., config.Config], tmp_path: Path
+) -> None:
+    """One-letter answers share a row, and five examples overflow the context."""
+    data = open_data(configure("mmlu", shots=5), "mmlu", packaged)
+    requests = requests_of("mmlu", data, 1, tmp_path, shots=5)
+    assert len(requests) == 57 * 4
+    assert_same(engine.loglikelihood(requests), hflm.loglikelihood(requests))
+    assert len({(request.task_name, request.doc_id) for request in requests} & engine.truncated) > 50
+
+
+def test_rolling_scores_as_in_hflm(engine: Engine, hflm: HFLM, packaged: Path) -> None:
+    import pyarrow.parquet as pq
+
+    passages = pq.read_table(packaged / "lambada_openai/default/test.parquet")["text"].to_pylist()
+    texts = ["", "x", *passages[:10], " ".join(passages[10:25]), "<|endoftext|>" + passages[25]]
+    ours, theirs = engine.loglikelihood_rolling(rolling(*texts)), hflm.loglikelihood_rolling(rolling(*texts))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=TOLERANCE)
+    assert ours[0] == 0.0
+
+
+text = st.text(st.sampled_from("ab 1.\n\té\U0001f600Z"), max_size=40)
+
+
+@pytest.fixture(scope="module")
+def cramped(make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast) -> tuple[Engine, HFLM]:
+    model = make_llama(seed=1, context=MAX_SMALL)
+    return Engine(model, tokenizer, max_batch_tokens=64), HFLM(pretrained=model, tokenizer=tokenizer, batch_size=1)
+
+
+@given(pairs=st.lists(st.tuples(text, text), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_requests_score_as_in_hflm(cramped: tuple[Engine, HFLM], pairs: list[tuple[str, str]]) -> None:
+    """Empty contexts, contexts that overflow, white space at the seam; where HFLM refuses, see the tests below."""
+    ours, theirs = cramped
+    for pair in pairs:
+        try:
+            expected = theirs.loglikelihood(scored(pair))
+        except (AssertionError, IndexError):  # no token of its own, or longer than the window
+            continue
+        assert_same(ours.loglikelihood(scored(pair)), expected)
+
+
+@given(texts=st.lists(text, min_size=1, max_size=4))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_texts_roll_as_in_hflm(cramped: tuple[Engine, HFLM], texts: list[str]) -> None:
+    ours, theirs = cramped
+    np.testing.assert_allclose(
+        ours.loglikelihood_rolling(rolling(*texts)),
+        theirs.loglikelihood_rolling(rolling(*texts)),
+        rtol=1e-6,
+        atol=TOLERANCE,
+    )
+
+
+def all_log_probabilities(model: torch.nn.Module, ids: list[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), dim=-1)
+
+
+def test_a_continuation_longer_than_the_window_is_scored_whole(cramped: tuple[Engine, HFLM]) -> None:
+    """HFLM refuses it; each of its tokens is predicted once, with the context that its window gives."""
+    engine, hflm = cramped
+    context, continuation = "a b", " " + " ".join("1Z.b" * 3)
+    before = engine.tok_encode(context)
+    ids = engine.tok_encode(context + continuation)[len(before) :]
+    assert MAX_SMALL < len(ids) < 2 * MAX_SMALL
+    with pytest.raises(AssertionError):
+        hflm.loglikelihood(scored((context, continuation)))
+    first = all_log_probabilities(engine.model, [before[-1], *ids[: MAX_SMALL - 1]])
+    rest = all_log_probabilities(engine.model, [*before, *ids][-MAX_SMALL - 1 : -1])
+    tail = len(ids) - MAX_SMALL
+    expected = sum(first[i, token] for i, token in enumerate(ids[:MAX_SMALL]))
+    expected += sum(rest[MAX_SMALL - tail + i, token] for i, token in enumerate(ids[MAX_SMALL:]))
+    engine.truncated.clear()
+    ((value, _),) = engine.loglikelihood(scored((context, continuation)))
+    assert value == pytest.approx(float(expected), abs=TOLERANCE)
+    assert engine.truncated == {("given", 0)}
+
+
+def test_a_continuation_without_a_token_is_named(engine: Engine) -> None:
+    with pytest.raises(UserError, match=r"given, document 1: .* continuation"):
+        engine.loglikelihood(scored(("a", " b"), ("a", "")))
+
+
+def test_only_what_overflows_is_counted(cramped: tuple[Engine, HFLM]) -> None:
+    engine, _ = cramped
+    engine.truncated.clear()
+    ids = engine.tok_encode("1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1")
+    fits, over = (engine.tokenizer.decode(ids[:length]) for length in (MAX_SMALL, MAX_SMALL + 1))
+    last = engine.tokenizer.decode(ids[:1])
+    assert [len(engine.tok_encode(text + last)) for text in (fits, over)] == [MAX_SMALL + 1, MAX_SMALL + 2]
+    engine.loglikelihood(scored((fits, last), (over, last)))
+    assert engine.truncated == {("given", 1)}
+
+
+def test_scores_do_not_depend_on_the_batch(
+    llama: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, packaged: Path, configure: Callable, tmp_path: Path
+) -> None:
+    requests = requests_of("hellaswag", open_data(configure("hellaswag"), "hellaswag", packaged), 12, tmp_path)
+    expected = Engine(llama, tokenizer, max_batch_tokens=1).loglikelihood(requests)
+    for tokens in (300, 1_000_000):
+        assert_same(Engine(llama, tokenizer, max_batch_tokens=tokens).loglikelihood(requests), expected)
+    assert_same(Engine(llama, tokenizer, max_batch_tokens=300).loglikelihood(requests[::-1])[::-1], expected)
+
+
+def test_the_head_runs_on_scored_positions_alone(make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Once a position, a chunk at a time; equal inputs share their positions."""
+    model = make_llama(seed=2)
+    engine = Engine(model, tokenizer, max_batch_tokens=4096)
+    rows: list[int] = []
+    model.lm_head.register_forward_hook(lambda module, inputs, output: rows.append(len(inputs[0])))
+    context = "the old man had said that he would not go there"
+    continuations = [" and", " but", " because he was" * 20]
+    pairs = [(context, continuation) for continuation in continuations]
+    lengths = [
+        len(engine.tok_encode(context + continuation)) - len(engine.tok_encode(context))
+        for continuation in continuations
+    ]
+    assert lengths[:2] == [1, 1]
+    assert lengths[2] > engine.chunk_rows / 2
+    engine.loglikelihood(scored(*pairs, *[(c, " and") for c in continuations * 2]))
+    assert max(rows) <= engine.chunk_rows
+    distinct = 1 + lengths[2] + len(continuations)
+    assert sum(rows) == distinct
+
+
+@pytest.mark.parametrize("family", ["granite", "gpt2", "tokencodes"])
+def test_other_architectures_score_as_in_hflm(family: str, tokenizer: PreTrainedTokenizerFast) -> None:
+    """One that scales its logits after the head, one with a tied head and n_positions, and ours."""
+    torch.manual_seed(3)
+    vocab_size = len(tokenizer)
+    if family == "granite":
+        model = GraniteForCausalLM(
+            GraniteConfig(
+                vocab_size=vocab_size,
+                hidden_size=32,
+                intermediate_size=64,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                num_key_value_heads=2,
+                max_position_embeddings=64,
+                logits_scaling=4.0,
+                initializer_range=0.5,
+            )
+        )
+    elif family == "gpt2":
+        model = GPT2LMHeadModel(
+            GPT2Config(vocab_size=vocab_size, n_embd=32, n_layer=1, n_head=2, n_positions=48, initializer_range=0.5)
+        )
+    else:
+        backbone = config.Model(
+            vocab_size=vocab_size, d_model=32, n_layers=2, n_heads=2, d_ff=64, context_length=40, init_std=0.3
+        )
+        codes = config.CodeInterface(kind="code", codebook=config.GF2Codebook(kind="gf2"))
+        model = hf.TokenCodesForCausalLM(hf.to_config(codes, backbone))
+    engine = Engine(model.eval(), tokenizer, max_batch_tokens=256)
+    assert (engine.head is None) == (family == "granite")
+    theirs = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=4)
+    assert engine.max_length == theirs.max_length
+    pairs = [("", "no context"), ("one two", " three"), ("word " * 60 + "end", " of it all"), ("a  ", "b")]
+    assert_same(engine.loglikelihood(scored(*pairs)), theirs.loglikelihood(scored(*pairs)))
+
+
+def test_a_tokenizer_that_adds_bos_adds_it_once(make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast) -> None:
+    backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
+    backend.post_processor = TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)])
+    adding = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<|endoftext|>", eos_token="<|endoftext|>")
+    model = make_llama(seed=4)
+    engine, theirs = Engine(model, adding, max_batch_tokens=512), HFLM(pretrained=model, tokenizer=adding, batch_size=4)
+    assert engine.tok_encode("it is")[0] == 0
+    assert engine.tok_encode("<|endoftext|>it is").count(0) == 1
+    pairs = [("it was", " so"), ("<|endoftext|>it was", " so"), ("", " so"), ("", "<|endoftext|>it")]
+    ours = engine.loglikelihood(scored(*pairs))
+    assert_same(ours, theirs.loglikelihood(scored(*pairs)))
+    assert ours[0] == ours[1]
+    texts = ("it was so", "<|endoftext|>it was so")
+    np.testing.assert_allclose(
+        engine.loglikelihood_rolling(rolling(*texts)), theirs.loglikelihood_rolling(rolling(*texts)), atol=TOLERANCE
+    )
+
+
+def test_logits_that_are_not_finite_name_model_and_document(
+    make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    model = make_llama(seed=5)
+    token = tokenizer.encode(" he")[-1]
+    with torch.no_grad():
+        model.model.embed_tokens.weight[token] = float("nan")
+    engine = Engine(model, tokenizer, max_batch_tokens=512, name="models/broken")
+    engine.loglikelihood(scored(("a", " b")))
+    with pytest.raises(UserError, match=r"models/broken: .*not finite on given, document 1"):
+        engine.loglikelihood(scored(("a", " b"), ("and he", " said")))
+
+
+def test_a_task_that_needs_generation_is_refused(engine: Engine) -> None:
+    with pytest.raises(UserError, match="generates none"):
+        engine.generate_until([])
