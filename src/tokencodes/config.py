@@ -348,6 +348,7 @@ class Run(Strict):
         del value["interface"]["reference"]
         for key in NOT_IDENTITY:
             del value["train"][key]
+        value["data"]["source"].pop("keep_raw", None)
         return value
 
 
