@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from tokencodes import config
 from tokencodes.config import Config
@@ -45,11 +46,12 @@ def html(results: Results) -> str:
     """The page's text."""
     package = resources.files("tokencodes.report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["breakable"] = breakable
     template = environment.from_string(package.joinpath("page.html").read_text(encoding="utf-8"))
     settings = results.settings
     return template.render(
         name=settings.name,
-        style=jinja2.utils.markupsafe.Markup(package.joinpath("page.css").read_text(encoding="utf-8").strip()),
+        style=package.joinpath("page.css").read_text(encoding="utf-8").strip(),
         setting=setting(results),
         sections=SECTIONS,
         notice=notice(results),
@@ -75,6 +77,11 @@ def html(results: Results) -> str:
         example=run_name(*results.models()[0]),
         commands=commands(results),
     )
+
+
+def breakable(text: str) -> Markup:
+    """Names with underscores may be broken after one, and paths after a slash."""
+    return Markup(re.sub("([_/])", r"\1<wbr>", str(escape(text))))  # noqa: S704  escaped
 
 
 def setting(results: Results) -> str:
@@ -124,6 +131,7 @@ def _shown(table: Table, title: str) -> dict[str, Any]:
         return source.removeprefix(origin) if origin else source
 
     return {
+        "name": table.name,
         "title": title,
         "caption": table.caption,
         "header": table.header,
@@ -138,15 +146,24 @@ def checks(results: Results) -> Table:
     """Checkpoint checks by model."""
     rows = results.checks
     names = list(dict.fromkeys(rows.name))
-    outcome = {(r.interface, r.seed, r.name): "passed" if r.passed else "FAILED" for r in rows.itertuples()}
-    columns = results.models()
+    interfaces = list(results.settings.interfaces)
+
+    def outcome(name: str, interface: str) -> str:
+        found = rows[(rows.name == name) & (rows.interface == interface)]
+        if not len(found):
+            return GAP
+        if len(failed := found[found.passed.ne(True)]):
+            return "FAILED" + ("" if len(results.settings.seeds) == 1 else f" (seed {_distinct(failed.seed)})")
+        missing = len(found) < len(results.settings.seeds)
+        return f"passed [{len(found)} of {len(results.settings.seeds)}]" if missing else "passed"
+
     return Table(
         name="checks",
-        caption="Checks of each exported model against its run.",
-        header=("Check", *(run_name(*model) for model in columns)),
-        rows=tuple((name, *(outcome.get((*model, name), GAP) for model in columns)) for name in names),
+        caption="Checks of the exported models against their runs.",
+        header=("Check", *interfaces),
+        rows=tuple((name, *(outcome(name, interface) for interface in interfaces)) for name in names),
         records=(),
-        sources=tuple(tables.pattern(rows[rows.name == name].path) for name in names),
+        sources=tuple(tables.pattern(results, rows[rows.name == name].path) for name in names),
     )
 
 
@@ -211,7 +228,7 @@ def evaluations(results: Results) -> Table:
                 duration(float(found.wall_s.fillna(0).sum()) if len(found) else None),
             )
         )
-        sources.append(tables.pattern(found.path))
+        sources.append(tables.pattern(results, found.path))
     return Table(
         name="evaluations",
         caption="Scoring. Time is summed over models; truncated: requests that did not fit into the context.",
@@ -252,32 +269,32 @@ def duration(seconds: float | None) -> str:
 
 # ------------------------------------------------------------------- figures
 
-CAPTIONS = {
-    "accounting": (
-        "Figure 1",
-        "Trainable parameters by interface; beside each bar the total and the difference to the learned table.",
-        "params.json",
-    ),
-    "benchmarks": (
-        "Figure 2",
-        "Benchmark scores: mark and 95 % interval (1.96 standard errors over documents); dashed: chance. With several "
-        "seeds the mark is their mean and the ticks are the seeds.",
-        "eval/",
-    ),
-    "loss": (
-        "Figure 3",
-        "Loss by step: thin lines are the training loss, smoothed; marks the held-out loss. With several seeds: means, "
-        "and the range of the held-out loss as a band. Right: the end of the run, larger.",
-        "runs/*/metrics.jsonl",
-    ),
-}
+ENLARGED = 1.4  # a figure may be shown so much larger than in print
+
+
+def captions(results: Results) -> dict[str, tuple[str, str, str]]:
+    """Title, caption and origin of each figure."""
+    several = len(results.settings.seeds) > 1
+    scores = "Benchmark scores: mark and 95 % interval (1.96 standard errors over documents); dashed: chance."
+    losses = "Loss by step: thin lines are the training loss, smoothed; marks the held-out loss."
+    if several:
+        scores += " Marks are means over seeds, ticks the seeds, intervals of the mean standard error."
+        losses += " Means over seeds; bands: range of the held-out loss."
+    if findings.is_paper_size(results):
+        scores += " Hollow diamonds: the paper's published results."
+    bars = "Trainable parameters by interface; beside each bar the total and the difference to the learned table."
+    return {
+        "accounting": ("Figure 1", bars, "params.json"),
+        "benchmarks": ("Figure 2", scores, "eval/"),
+        "loss": ("Figure 3", losses + " Right: the end of the run, larger.", "runs/*/metrics.jsonl"),
+    }
 
 
 def pictures(results: Results) -> dict[str, dict[str, Any]]:
     """The drawn figures as data URIs, with their text alternatives and natural sizes in CSS pixels."""
     alternatives = figures.alternatives(results)
     shown = {}
-    for name, (title, caption, origin) in CAPTIONS.items():
+    for name, (title, caption, origin) in captions(results).items():
         path = results.root / "figures" / f"{name}.svg"
         try:
             content = path.read_bytes()
@@ -286,17 +303,16 @@ def pictures(results: Results) -> dict[str, dict[str, Any]]:
         size = re.search(rb'<svg [^>]*?width="([\d.]+)pt" height="([\d.]+)pt"', content)
         if size is None:
             raise UserError(f"{path}: not a figure of this project; run `tokencodes figures` again")
-        extra = ""
-        if name == "benchmarks" and findings.is_paper_size(results):
-            extra = " Hollow diamonds: the paper's published results."
+        width, height = (round(float(size[side]) * PX_PER_PT) for side in (1, 2))
         shown[name] = {
             "title": title,
-            "caption": caption + extra,
+            "caption": caption,
             "origin": origin,
             "alternative": alternatives[name],
             "source": "data:image/svg+xml;base64," + base64.b64encode(content).decode(),
-            "width": round(float(size[1]) * PX_PER_PT),
-            "height": round(float(size[2]) * PX_PER_PT),
+            "width": width,
+            "height": height,
+            "largest": round(ENLARGED * width),
         }
     return shown
 

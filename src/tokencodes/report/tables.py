@@ -137,7 +137,7 @@ def comparison(results: Results, *, brief: bool = False) -> Table:
             )
             for name in interfaces:
                 records.append(_record(results, task, metric, name, list(scored[name].itertuples())))
-            sources.append(pattern(path for rows_ in scored.values() for path in rows_.path))
+            sources.append(pattern(results, (path for rows_ in scored.values() for path in rows_.path)))
     for title, metric, transform in LOSSES[: 1 if brief else None]:
         rows_, records_, source = _loss_row(results, title, metric, transform)
         rows.append((*rows_, *(GAP for _ in models)))
@@ -247,7 +247,7 @@ def _record(results: Results, task: Task, metric: str, interface: str, rows: lis
         "paper: stderr": figure.stderr if figure else None,
         "paper: unit": figure.unit if figure else None,
         "paper: note": figure.note or None if figure else None,
-        "files": pattern(row.path for row in rows) or None,
+        "files": pattern(results, (row.path for row in rows)) or None,
     }
 
 
@@ -276,11 +276,11 @@ def _loss_row(
                 "baseline": baseline,
                 "baseline_kind": "unigram cross entropy" if baseline is not None else None,
                 "unit": "nats a token" if metric == "validation_loss" else "perplexity a token",
-                "files": pattern(runs.path) or None,
+                "files": pattern(results, runs.path) or None,
             }
         )
     shown = GAP if baseline is None else _shower(metric, baseline, 0)(baseline)
-    return (title, "", shown, *cells), records, pattern(paths)
+    return (title, "", shown, *cells), records, pattern(results, paths)
 
 
 def by_seed(results: Results) -> Table:
@@ -302,8 +302,8 @@ def by_seed(results: Results) -> Table:
     return Table(name="results_by_seed", caption="", header=(), rows=(), records=tuple(records))
 
 
-def pattern(paths: Iterable[str]) -> str:
-    """Paths that differ in the model alone as one: eval/{learned,gf2}-s{0,1}/piqa-0shot.json."""
+def pattern(results: Results, paths: Iterable[str]) -> str:
+    """Paths that differ in the model alone as one: eval/{learned,gf2}-s{0,1}/piqa-0shot.json; a * stands for all."""
     paths = list(dict.fromkeys(paths))
     if len(paths) < 2:
         return paths[0] if paths else ""
@@ -316,7 +316,9 @@ def pattern(paths: Iterable[str]) -> str:
     interfaces = list(dict.fromkeys(interface for interface, _ in models))
     seeds = list(dict.fromkeys(seed for _, seed in models))
     if len(interfaces) * len(seeds) == len(models):
-        names = [_braces(interfaces) + "-s" + _braces(seeds)]
+        every = interfaces == list(results.settings.interfaces) and len(interfaces) > 1
+        all_seeds = seeds == [str(seed) for seed in results.settings.seeds] and len(seeds) > 1
+        names = [("*" if every else _braces(interfaces)) + "-s" + ("*" if all_seeds else _braces(seeds))]
     else:
         names = [_braces([f"{interface}-s{seed}" for interface, seed in models])]
     return "/".join([*split[0][:level], names[0] + ends, *split[0][level + 1 :]])
