@@ -62,7 +62,7 @@ if SETTINGS.data.source.kind == "hub" and not SETTINGS.data.source.keep_raw:
     RAW = temp(RAW)
 
 N_RANKS = SETTINGS.train.n_gpus
-TORCHRUN = f"torchrun --standalone --nproc-per-node {N_RANKS} -m tokencodes.cli"
+TORCHRUN = f"torchrun --standalone --nproc-per-node {N_RANKS} -m -- tokencodes.cli"
 LAUNCHER = "tokencodes" if N_RANKS == 1 else TORCHRUN
 SHOWN = section_digest(SETTINGS.model_dump(mode="json", exclude={"results", "cache", "resources"}))
 

@@ -71,7 +71,7 @@ def job(train: config.Train):
     if world_size != train.n_gpus:
         raise UserError(
             f"train.n_gpus is {train.n_gpus} but {world_size} process(es) were started; use "
-            f"`torchrun --standalone --nproc-per-node {train.n_gpus} -m tokencodes.cli train ...` or change the config"
+            f"`torchrun --standalone --nproc-per-node {train.n_gpus} -m -- tokencodes.cli train ...` or change the config"
         )
     rank, local_rank = int(os.environ.get("RANK", "0")), int(os.environ.get("LOCAL_RANK", "0"))
     device = choose_device(train.device, local_rank)
@@ -86,8 +86,9 @@ def job(train: config.Train):
             dist.destroy_process_group()
 
 
-def make_deterministic(cpu_threads: int) -> None:
-    """Same input, same bits: deterministic kernels, a fixed number of threads (sums on a CPU depend on it), no TF32."""
+def make_deterministic(cpu_threads: int, seed: int) -> None:
+    """Same input, same bits: deterministic kernels, a fixed number of threads (sums on a CPU depend on it), one seed."""
+    torch.manual_seed(seed)
     os.environ.setdefault(
         "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
     )  # cuBLAS is deterministic only with one of its own sizes

@@ -350,7 +350,7 @@ def train(run: config.Run, store_dir: Path, out: Path, *, time_budget_min: float
             if already_done(run, out):
                 metrics.say(f"{run.interface_name}-s{run.seed}", "final.json is there: nothing to do")
                 return
-            distributed.make_deterministic(run.train.cpu_threads)
+            distributed.make_deterministic(run.train.cpu_threads, run.seed)
             store = Store.open(store_dir, vocab_size=run.model.vocab_size)
             check_store(run, store)
             Trainer(run, store, out, ranks, stop).loop()

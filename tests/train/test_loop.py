@@ -1,0 +1,355 @@
+"""The training loop: what an interruption or another split of the batch must not change, and what is refused."""
+
+import contextlib
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tokencodes import codeversion, config
+from tokencodes.data.store import Store
+from tokencodes.errors import StoppedEarly, UserError
+from tokencodes.train import checkpoint, distributed, loop, metrics
+
+
+def bits(out) -> dict[str, bytes]:
+    """Everything that must be equal at the end: all tensors of the last checkpoint, and the metrics."""
+    last = checkpoint.sorted_paths(out / "checkpoints")[-1]
+    files = {name: (last / f"{name}.safetensors").read_bytes() for name in ("model", "optimizer", "rng")}
+    return {**files, "step": last.name.encode(), "metrics": (out / "metrics.jsonl").read_bytes()}
+
+
+@pytest.fixture(scope="module")
+def straight(tiny, tmp_path_factory):
+    """An uninterrupted run of each interface."""
+    done = {}
+
+    def get(name):
+        if name not in done:
+            done[name] = tmp_path_factory.mktemp(f"straight-{name}")
+            loop.train(tiny.config().run(name, 0), tiny.store, done[name])
+        return done[name]
+
+    return get
+
+
+def stop_at(monkeypatch, steps):
+    """Make the trainer stop after each of `steps`, as a signal would."""
+    real = loop.Trainer.update
+
+    def update(self, step):
+        record, data_s, stopping = real(self, step)
+        if step in steps:
+            steps.remove(step)
+            stopping = True
+        return record, data_s, stopping
+
+    monkeypatch.setattr(loop.Trainer, "update", update)
+
+
+def train_until_done(run, store, out, attempts=20) -> int:
+    for attempt in range(attempts):
+        try:
+            loop.train(run, store, out)
+            return attempt
+        except StoppedEarly:
+            continue
+    raise AssertionError("never finished")
+
+
+@pytest.mark.parametrize("name", ["learned", "binary9", "gf2"])
+def test_stopped_at_random_steps_ends_with_the_same_bits(tiny, straight, tmp_path, monkeypatch, name):
+    draw = random.Random(name)
+    for case in range(3):
+        steps = set(draw.sample(range(1, 12), k=draw.randint(1, 5)))
+        with monkeypatch.context() as patch:
+            stop_at(patch, steps)
+            out = tmp_path / str(case)
+            assert train_until_done(tiny.config().run(name, 0), tiny.store, out) >= 1
+        assert bits(out) == bits(straight(name))
+
+
+@pytest.mark.parametrize("name", ["binary9", "gf2"])
+def test_a_fixed_interface_never_changes_and_is_never_trained(tiny, straight, name):
+    settings = tiny.config()
+    trainer = loop.Trainer(
+        settings.run(name, 0), Store.open(tiny.store), tiny.folder / "x", one_rank(), loop.Stop(None)
+    )
+    fresh = {key: value.clone() for key, value in trainer.model.named_buffers()}
+    trainer.update(1)
+    optimised = {id(p) for group in trainer.optimizer.param_groups for p in group["params"]}
+    for buffer in trainer.model.buffers():
+        assert buffer.grad is None and not buffer.requires_grad and id(buffer) not in optimised
+    assert all(p.grad is not None for p in trainer.model.parameters())
+    trained = load_file(checkpoint.sorted_paths(straight(name) / "checkpoints")[-1] / "model.safetensors")
+    for key, value in fresh.items():
+        assert torch.equal(trained[key], value) and trained[key].dtype == value.dtype
+    assert set(fresh) == {"decoder.input.codebook"}
+    assert not [key for key in trained if "_orig_mod" in key or "module." in key]
+
+
+def one_rank():
+    return distributed.Ranks(0, 1, torch.device("cpu"))
+
+
+def test_training_learns_and_final_json_says_so(tiny, tmp_path):
+    run = tiny.config(train={"max_steps": 150, "validate_every": 50}).run("gf2", 0)
+    loop.train(run, tiny.store, tmp_path)
+    final = json.loads((tmp_path / "final.json").read_text())
+    lines = metrics.read_jsonl(tmp_path / "metrics.jsonl")
+    assert abs(lines[0]["loss"] - math.log(300)) < 0.3  # a fresh model is near uniform
+    assert final["val_loss"] < final["unigram_cross_entropy"] and final["train_loss"] < lines[0]["loss"] - 1
+    assert final["step"] == 150 and final["tokens"] == 150 * 64
+    assert final["store_sha256"] == Store.open(tiny.store).sha256
+    assert [line["step"] for line in lines] == list(range(1, 151))
+    assert [line["step"] for line in lines if "val_loss" in line] == [50, 100, 150]
+    before = (tmp_path / "final.json").read_bytes()
+    loop.train(run, tiny.store, tmp_path)  # nothing to do
+    assert (tmp_path / "final.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(("micro", "accum"), [(4, 1), (1, 4), (2, 2)])
+def test_accumulation_changes_nothing_but_rounding(tiny, micro, accum):
+    def gradients(micro, accum):
+        run = tiny.config(train={"micro_batch_size": micro, "grad_accum_steps": accum}).run("learned", 0)
+        trainer = loop.Trainer(run, Store.open(tiny.store), tiny.folder / "x", one_rank(), loop.Stop(None))
+        total, _ = trainer.accumulate(1)
+        return total, [p.grad.clone() for p in trainer.model.parameters()]
+
+    (loss, grads), (expected_loss, expected) = gradients(micro, accum), gradients(4, 1)
+    assert loss == pytest.approx(expected_loss, rel=1e-6)
+    for ours, theirs in zip(grads, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+
+
+def test_the_gradient_is_that_of_the_mean_token_loss(tiny):
+    run = tiny.config().run("gf2", 0)
+    trainer = loop.Trainer(run, Store.open(tiny.store), tiny.folder / "x", one_rank(), loop.Stop(None))
+    total, _ = trainer.accumulate(3)
+    ours = [p.grad.clone() for p in trainer.model.parameters()]
+    trainer.model.zero_grad()
+    tokens = torch.from_numpy(trainer.sampler.windows(3, range(4)))
+    logits = trainer.model(tokens[:, :-1])
+    mean = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    mean.backward()
+    assert total / 64 == pytest.approx(mean.item(), rel=1e-6)
+    for mine, p in zip(ours, trainer.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, p.grad, rtol=1e-4, atol=1e-7)
+
+
+# ------------------------------------------------------- processes and signals
+
+
+def command(tiny, tmp_path, name="gf2", ranks=1, **train):
+    run = tmp_path / "run.yaml"
+    run.write_text(config.dump(tiny.config(train={**train, "n_gpus": ranks}).run(name, 0)))
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "--"]
+    return [
+        *(start if ranks > 1 else [sys.executable, "-m"]),
+        *("tokencodes.cli", "train", "--run", str(run), "--store", str(tiny.store), "--out", str(tmp_path / "out")),
+    ]
+
+
+ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def finish(line, attempts=10):
+    for _ in range(attempts):
+        done = subprocess.run(line, env=ENV, capture_output=True, text=True, timeout=300)
+        if done.returncode != 75:
+            assert done.returncode == 0, done.stderr
+            return
+    raise AssertionError("never finished")
+
+
+LONG = {"max_steps": 120, "checkpoint_every": 10, "validate_every": 40}
+
+
+def wait_for_line(path, n, process):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(FileNotFoundError):
+            if path.read_text().count("\n") >= n:
+                return
+        time.sleep(0.005)
+    raise AssertionError(f"{path} did not reach {n} lines; exit {process.poll()}")
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_at_any_time_costs_no_bit(tiny, tmp_path, kind):
+    (tmp_path / "straight").mkdir()
+    finish(command(tiny, tmp_path / "straight", **LONG))
+    draw = random.Random(int(kind))
+    line, journal = command(tiny, tmp_path, **LONG), tmp_path / "out" / "metrics.jsonl"
+    for _ in range(2):
+        process = subprocess.Popen(line, env=ENV, stderr=subprocess.PIPE, text=True)
+        done = journal.read_text().count("\n") if journal.exists() else 0
+        wait_for_line(journal, min(done + draw.randint(2, 40), 110), process)
+        process.send_signal(kind)
+        said = process.communicate(timeout=120)[1]
+        if kind == signal.SIGKILL:
+            assert process.returncode == -9
+        else:
+            assert process.returncode == 75 and f"({signal.Signals(kind).name}); start again to go on" in said
+    finish(line)
+    assert bits(tmp_path / "out") == bits(tmp_path / "straight" / "out")
+    left = [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()]
+    assert len(left) == 2 and not any(name.startswith(".") for name in left)
+
+
+def test_the_time_budget_stops_in_time_and_the_run_goes_on(tiny, tmp_path):
+    line = [*command(tiny, tmp_path, max_steps=100_000, checkpoint_every=100_000), "--time-budget", "0.05"]
+    start = time.monotonic()
+    done = subprocess.run(line, env=ENV, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 75 and "(time budget)" in done.stderr and "Traceback" not in done.stderr
+    first = checkpoint.sorted_paths(tmp_path / "out" / "checkpoints")[-1]
+    assert time.monotonic() - start < 60
+    again = subprocess.run(line, env=ENV, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 75 and f"again after step {int(first.name[5:])}" in again.stderr
+    assert checkpoint.sorted_paths(tmp_path / "out" / "checkpoints")[-1].name > first.name
+
+
+def test_two_ranks_equal_one_within_rounding(tiny, tmp_path):
+    outs = []
+    for ranks, micro in ((1, 2), (2, 1)):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        finish(command(tiny, folder, ranks=ranks, micro_batch_size=micro))
+        outs.append(folder / "out")
+    one, two = (metrics.read_jsonl(out / "metrics.jsonl") for out in outs)
+    assert len(one) == len(two) == 12
+    for a, b in zip(one, two, strict=True):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert a[key] == pytest.approx(b[key], rel=1e-4), (a["step"], key)
+
+
+def test_a_run_may_move_to_another_number_of_ranks(tiny, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_at(patch, {6})
+        with pytest.raises(StoppedEarly):
+            loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path / "out")
+    finish(command(tiny, tmp_path, ranks=2, micro_batch_size=1))
+    assert [line["step"] for line in metrics.read_jsonl(tmp_path / "out" / "metrics.jsonl")] == list(range(1, 13))
+
+
+def test_the_number_of_processes_is_asserted(tiny, tmp_path):
+    run = tiny.config(train={"n_gpus": 2, "micro_batch_size": 1}).run("gf2", 0)
+    with pytest.raises(UserError, match=r"n_gpus is 2 but 1 process.*torchrun --standalone --nproc-per-node 2"):
+        loop.train(run, tiny.store, tmp_path)
+
+
+# --------------------------------------------------------------------- guards
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_update(tiny, tmp_path, monkeypatch):
+    real = loop.Trainer.accumulate
+
+    def poisoned(self, step):
+        total, data_s = real(self, step)
+        if step == 7:
+            next(self.model.parameters()).grad[0] = math.nan
+        return total, data_s
+
+    monkeypatch.setattr(loop.Trainer, "accumulate", poisoned)
+    with pytest.raises(FloatingPointError, match=r"step 7, rank 0: .* the last good checkpoint is .*step_0000005"):
+        loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+    monkeypatch.undo()
+    assert [line["step"] for line in metrics.read_jsonl(tmp_path / "metrics.jsonl")] == list(range(1, 7))
+    loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)  # mended: goes on from the good one
+
+
+def snapshot(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_checkpoint_of_another_config_is_refused_and_left_alone(tiny, tmp_path, monkeypatch, finished):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        stop_at(patch, set() if finished else {6})
+        with contextlib.suppress(StoppedEarly):
+            loop.train(tiny.config().run("gf2", 0), tiny.store, out)
+    before = snapshot(out)
+    other = tmp_path / "other.yaml"
+    other.write_text(config.dump(tiny.config(train={"peak_lr": 4e-3}).run("gf2", 0)))
+    line = [sys.executable, "-m", "tokencodes.cli", "train", "--run", other, "--store", tiny.store, "--out", out]
+    done = subprocess.run(line, env=ENV, capture_output=True, text=True)
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert ("another config" if finished else "train.peak_lr is 0.003 there and 0.004 here") in done.stderr
+    assert snapshot(out) == before
+
+
+def test_a_store_of_another_corpus_or_tokenizer_is_refused(tiny, tmp_path):
+    run = tiny.config(data={"min_tokens": 30}).run("gf2", 0)
+    with pytest.raises(UserError, match="prepared with another `data` section"):
+        loop.train(run, tiny.store, tmp_path)
+    with pytest.raises(UserError, match="vocab"):
+        loop.train(tiny.config(model={"vocab_size": 290}).run("learned", 0), tiny.store, tmp_path)
+
+
+@pytest.mark.parametrize("policy", ["refuse", "restart", "continue"])
+def test_code_that_changed(tiny, straight, tmp_path, monkeypatch, policy):
+    with monkeypatch.context() as patch:
+        stop_at(patch, {6})
+        patch.setattr(codeversion, "digest", lambda *entries: "older code")
+        with pytest.raises(StoppedEarly):
+            loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+    run = tiny.config(train={"on_code_change": policy}).run("gf2", 0)
+    if policy == "refuse":
+        before = snapshot(tmp_path / "checkpoints")
+        with pytest.raises(UserError, match="made by other training code; set train"):
+            loop.train(run, tiny.store, tmp_path)
+        assert snapshot(tmp_path / "checkpoints") == before
+        return
+    loop.train(run, tiny.store, tmp_path)
+    assert bits(tmp_path) == bits(straight("gf2"))
+    assert (tmp_path / "checkpoints.superseded" / "step_0000006").exists() == (policy == "restart")
+
+
+def test_one_writer(tiny, tmp_path):
+    with loop.run_lock(tmp_path), pytest.raises(UserError, match="another process trains here"):
+        loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+
+
+def test_damaged_newest_checkpoint_falls_back_and_ends_with_the_same_bits(
+    tiny, straight, tmp_path, monkeypatch, capsys
+):
+    with monkeypatch.context() as patch:
+        stop_at(patch, {8})
+        with pytest.raises(StoppedEarly):
+            loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+    weights = tmp_path / "checkpoints" / "step_0000008" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+    error = capsys.readouterr().err
+    assert "step_0000008" in error and "passed over" in error and "again after step 5" in error
+    assert bits(tmp_path) == bits(straight("gf2"))
+
+
+def test_bf16_autocast_keeps_float32_weights_and_moments(tiny, tmp_path):
+    loop.train(tiny.config(train={"precision": "bf16"}).run("gf2", 0), tiny.store, tmp_path)
+    last = checkpoint.sorted_paths(tmp_path / "checkpoints")[-1]
+    for part in ("model", "optimizer"):
+        kinds = {t.dtype for name, t in load_file(last / f"{part}.safetensors").items() if "codebook" not in name}
+        assert kinds == {torch.float32}
+
+
+def test_seeds_change_initialisation_and_order_and_interfaces_share_windows(tiny):
+    store = Store.open(tiny.store)
+    trainers = [
+        loop.Trainer(tiny.config().run(name, seed), store, tiny.folder / "x", one_rank(), loop.Stop(None))
+        for name, seed in (("learned", 0), ("gf2", 0), ("gf2", 1))
+    ]
+    windows = [trainer.sampler.windows(5, range(4)).tolist() for trainer in trainers]
+    assert windows[0] == windows[1] != windows[2]
+    assert not torch.equal(trainers[1].model.lm_head.weight, trainers[2].model.lm_head.weight)
+    assert trainers[0].validation.tolist() == trainers[2].validation.tolist()
