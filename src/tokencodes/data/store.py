@@ -210,7 +210,7 @@ def index(settings: config.Config, shards: list[Path], out: Path) -> None:
             {
                 "name": folder.name,
                 "sha256": sha256_file(folder / MANIFEST),
-                **{key: manifest[key] for key in ("rows_in", "kept", "tokens", *SPLITS)},
+                **{key: manifest[key] for key in ("rows_in", "kept", "dropped", "tokens", *SPLITS)},
             }
         )
     totals = {split: _total(manifests, split) for split in SPLITS}
