@@ -94,7 +94,7 @@ def _validate(args: argparse.Namespace) -> None:
 def _benchmarks(args: argparse.Namespace) -> None:
     from tokencodes.evaluate import benchmarks
 
-    benchmarks.fetch(config.load(args.config), args.out)
+    benchmarks.fetch(config.load(args.config), args.out, args.task)
 
 
 def _evaluate(args: argparse.Namespace) -> None:
@@ -203,6 +203,7 @@ def parser() -> argparse.ArgumentParser:
 
     sub = stage("benchmarks", _benchmarks, "bring the benchmark data here")
     config_file(sub)
+    sub.add_argument("--task", help="the data of this task of the config alone")
     sub.add_argument("--out", type=Path, required=True, metavar="DIR")
 
     sub = stage("evaluate", _evaluate, "score one model on one benchmark")

