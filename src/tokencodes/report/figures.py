@@ -477,35 +477,5 @@ def _part_labels(
         )  # fmt: skip
 
 
-# ---------------------------------------------------------------------- text
-
-
-def alternatives(results: Results) -> dict[str, str]:
-    """A text alternative for each figure: what it shows, with the numbers that matter."""
-    runs = results.runs
-    ends = []
-    for interface in results.settings.interfaces:
-        values = [float(v) for v in runs[runs.interface == interface].val_loss]
-        ends.append(f"{interface} {render.decimal(math.fsum(values) / len(values) if values else None, 2)}")
-    unigram = results.unigram().get("unigram_entropy")
-    scores = []
-    for task in results.settings.evaluate.tasks:
-        metric = results.metrics(task)[0]
-        factor = 100.0 if findings.is_proportion(metric) else 1.0
-        for interface in results.settings.interfaces:
-            values = [factor * float(v) for v in results.score(task, metric, interface).value]
-            shown = render.decimal(math.fsum(values) / len(values) if values else None, 2)
-            scores.append(f"{results.label(task)} {metric} {interface} {shown}")
-    counts = [f"{row['interface']} {row['trainable']:,}" for row in results.params.to_dict("records")]
-    return {
-        "loss": (
-            f"Line plot of training and held-out loss by step. Held-out loss at the end: {', '.join(ends)}; "
-            f"unigram entropy {render.decimal(unigram, 2)} nats a token."
-        ),
-        "benchmarks": f"Dot plots of benchmark scores with 95 % intervals and chance levels: {'; '.join(scores)}.",
-        "accounting": f"Stacked bars of trainable parameters by interface: {'; '.join(counts) or 'no result'}.",
-    }
-
-
 DRAWINGS: dict[str, Callable[[Results], Figure]] = {"loss": loss, "benchmarks": benchmarks, "accounting": accounting}
 assert tuple(DRAWINGS) == NAMES

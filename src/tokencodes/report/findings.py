@@ -17,6 +17,7 @@ from tokencodes.report.results import Results, paper_count
 CHANCE_STDERRS = 2.0
 OUTSIDE_BY_LUCK = 0.0455  # two-sided normal probability beyond CHANCE_STDERRS
 PAPER_BUDGET = 0.9
+MANY = 5  # more interfaces than this are not told one by one in a sentence
 TOY = 0.1  # a run below this share of the paper's parameters or tokens is called a toy
 RULES = (
     f"near chance means within {CHANCE_STDERRS:g} standard errors of it; a toy has less than {TOY:.0%} of the paper's "
@@ -105,7 +106,7 @@ def _asked(results: Results) -> str:
     return (
         f"Asked: does a language model need a trainable input row for each token? {len(interfaces)} "
         f"{'model differs' if len(interfaces) == 1 else 'models differ'} in the input interface alone "
-        f"({_list(interfaces)}){less}."
+        f"({_names(interfaces)}){less}."
     )
 
 
@@ -116,9 +117,13 @@ def _trained(results: Results) -> str:
     for interface in settings.interfaces:
         values = [float(v) for v in results.runs[results.runs.interface == interface].val_loss]
         if values:
-            losses.append(f"{render.decimal(math.fsum(values) / len(values), 2)} ({interface})")
+            losses.append((math.fsum(values) / len(values), f"({interface})"))
     if not losses:
         return "Trained: no run has ended yet."
+    if len(losses) > MANY and not any(math.isnan(loss) for loss, _ in losses):
+        shown = " to ".join(f"{render.decimal(loss, 2)} {name}" for loss, name in (min(losses), max(losses)))
+    else:
+        shown = _list([f"{render.decimal(loss, 2)} {name}" for loss, name in losses])
     runs = results.runs.to_dict("records")
     below = [below_unigram(run) for run in runs]
     unigram = results.unigram()
@@ -135,7 +140,7 @@ def _trained(results: Results) -> str:
     missing = len(results.models()) - len(runs)
     gap = f" {missing} of {len(results.models())} runs are missing." if missing else ""
     return (
-        f"Trained: after {words(budget)} tokens the held-out loss is {_list(losses)} nats a token"
+        f"Trained: after {words(budget)} tokens the held-out loss is {shown} nats a token"
         f"{', mean over seeds' if len(settings.seeds) > 1 else ''}, {verdict} ({lines}).{gap}"
     )
 
@@ -191,6 +196,37 @@ def checks(results: Results) -> str:
     for row in failed.to_dict("records"):
         text += f" FAILED: {row['interface']}-s{row['seed']}: {render.clean(row['name'])}."
     return text
+
+
+def alternatives(results: Results) -> dict[str, str]:
+    """A text alternative for each figure: what it shows, with the numbers that matter."""
+    runs = results.runs
+    ends = []
+    for interface in results.settings.interfaces:
+        values = [float(v) for v in runs[runs.interface == interface].val_loss]
+        ends.append(f"{interface} {render.decimal(math.fsum(values) / len(values) if values else None, 2)}")
+    unigram = results.unigram().get("unigram_entropy")
+    scores = []
+    for task in results.settings.evaluate.tasks:
+        metric = results.metrics(task)[0]
+        factor = 100.0 if is_proportion(metric) else 1.0
+        for interface in results.settings.interfaces:
+            values = [factor * float(v) for v in results.score(task, metric, interface).value]
+            shown = render.decimal(math.fsum(values) / len(values) if values else None, 2)
+            scores.append(f"{results.label(task)} {metric} {interface} {shown}")
+    counts = [f"{row['interface']} {row['trainable']:,}" for row in results.params.to_dict("records")]
+    return {
+        "loss": (
+            f"Line plot of training and held-out loss by step. Held-out loss at the end: {', '.join(ends)}; "
+            f"unigram entropy {render.decimal(unigram, 2)} nats a token."
+        ),
+        "benchmarks": f"Dot plots of benchmark scores with 95 % intervals and chance levels: {'; '.join(scores)}.",
+        "accounting": f"Stacked bars of trainable parameters by interface: {'; '.join(counts) or 'no result'}.",
+    }
+
+
+def _names(names: list[str]) -> str:
+    return _list(names if len(names) <= MANY else [*names[: MANY - 1], f"{len(names) - MANY + 1} more"])
 
 
 def _list(items: list[str]) -> str:

@@ -19,7 +19,7 @@ from tokencodes import config
 from tokencodes.config import Config
 from tokencodes.errors import UserError
 from tokencodes.files import write_text
-from tokencodes.report import figures, findings, render, tables
+from tokencodes.report import findings, render, tables
 from tokencodes.report.render import GAP, Table
 from tokencodes.report.results import Results, read, run_name
 
@@ -292,7 +292,7 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
 
 def pictures(results: Results) -> dict[str, dict[str, Any]]:
     """The drawn figures as data URIs, with their text alternatives and natural sizes in CSS pixels."""
-    alternatives = figures.alternatives(results)
+    alternatives = findings.alternatives(results)
     shown = {}
     for name, (title, caption, origin) in captions(results).items():
         path = results.root / "figures" / f"{name}.svg"

@@ -338,22 +338,27 @@ def data(results: Results) -> Table:
     split = ("Tokens", "Train documents", "Train tokens", "Held-out documents", "Held-out tokens")
     if store is None:
         return Table("data", "Data: no store yet.", (*header, *split), (), (), sources=())
-    reasons = list(store["dropped"])
-    rows, records = [], []
+    reasons = {reason: f"dropped: {reason}" for reason in store["dropped"]}
+    shown_reasons = [reason for reason, n in store["dropped"].items() if n]
+    records = []
     for name, entry in [("total", store), *((shard["name"], shard) for shard in store["shards"])]:
         record = {"shard": name, "rows_in": entry.get("rows_in"), "kept": entry.get("kept")}
-        record |= {f"dropped: {reason}": entry.get("dropped", {}).get(reason, 0) for reason in reasons}
+        record |= {key: entry.get("dropped", {}).get(reason) for reason, key in reasons.items()}
         record["tokens"] = entry.get("tokens")
         for part in ("train", "validation"):
             record |= {f"{part}_{what}": entry.get(part, {}).get(what) for what in ("documents", "tokens")}
         records.append(record)
-        rows.append((name, *(render.count(value) for key, value in record.items() if key != "shard")))
+    left_out = {key for reason, key in reasons.items() if reason not in shown_reasons}
+    rows = [
+        (record["shard"], *(render.count(n) for key, n in record.items() if key != "shard" and key not in left_out))
+        for record in records
+    ]
     shards = len(store["shards"])
     shown = rows if shards <= SHARDS_SHOWN else rows[:1]
     return Table(
         name="data",
         caption=f"Data: documents in, kept and dropped by reason, tokens kept, and the split; {shards} shards.",
-        header=(*header, *(f"Dropped: {reason.replace('_', ' ')}" for reason in reasons), *split),
+        header=(*header, *(f"Dropped: {reason.replace('_', ' ')}" for reason in shown_reasons), *split),
         rows=tuple(shown),
         records=tuple(records),
         notes=(
@@ -422,7 +427,7 @@ def summary(results: Results) -> str:
     settings = results.settings
     seeds = ", ".join(map(str, settings.seeds))
     blocks = [
-        f"Token Codes: run {settings.name}, interfaces {', '.join(settings.interfaces)}; "
+        f"Token Codes: run {settings.name}, {len(settings.interfaces)} interfaces; "
         f"{'seed' if len(settings.seeds) == 1 else 'seeds'} {seeds}.",
         *findings.sentences(results),
     ]
