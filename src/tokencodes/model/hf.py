@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -245,6 +246,7 @@ def to_transformer(adapter: TokenCodesForCausalLM) -> Transformer:
 
 def load(path: Path) -> TokenCodesForCausalLM:
     """Load a model directory in float32 on the CPU, strictly (see `from_pretrained`)."""
+    transformers.utils.logging.disable_progress_bar()
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
 
 

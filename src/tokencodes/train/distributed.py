@@ -71,7 +71,7 @@ def job(train: config.Train):
     if world_size != train.n_gpus:
         raise UserError(
             f"train.n_gpus is {train.n_gpus} but {world_size} process(es) were started; use "
-            f"`torchrun --standalone --nproc-per-node {train.n_gpus} -m -- tokencodes.cli train ...` or change the config"
+            f"`torchrun --standalone --nproc-per-node {train.n_gpus} -m -- tokencodes.cli train ...` or change it"
         )
     rank, local_rank = int(os.environ.get("RANK", "0")), int(os.environ.get("LOCAL_RANK", "0"))
     device = choose_device(train.device, local_rank)
@@ -87,7 +87,7 @@ def job(train: config.Train):
 
 
 def make_deterministic(cpu_threads: int, seed: int) -> None:
-    """Same input, same bits: deterministic kernels, a fixed number of threads (sums on a CPU depend on it), one seed."""
+    """Same input, same bits: one seed, deterministic kernels, a fixed number of threads (CPU sums depend on it)."""
     torch.manual_seed(seed)
     os.environ.setdefault(
         "CUBLAS_WORKSPACE_CONFIG", ":4096:8"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
 from tokencodes import config
 from tokencodes.errors import UserError
@@ -89,6 +90,7 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
     adapter = hf.from_transformer(model, settings).to(torch.float32)
     temporary = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
+    transformers.utils.logging.disable_progress_bar()
     adapter.save_pretrained(temporary, max_shard_size="1TB")  # one file: its hash is the model's
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
@@ -107,6 +109,7 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
         },
     )
     for path in temporary.iterdir():
+        shutil.copymode(temporary / "README.md", path)  # safetensors are written for their owner alone
         fsync_file(path)
     shutil.rmtree(out, ignore_errors=True)
     temporary.rename(out)
