@@ -64,6 +64,8 @@ def _prepare(args: argparse.Namespace) -> None:
     if args.verify:
         store.verify(args.out)
         return
+    if missing := [f"--{name}" for name in ("config", "shard", "raw", "tokenizer") if getattr(args, name) is None]:
+        raise UserError(f"prepare: {', '.join(missing)} missing; give them, or --verify to check the store at --out")
     prepare.prepare_shard(config.load(args.config), args.shard, args.raw, args.tokenizer, args.out)
 
 
@@ -249,7 +251,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in DISK_FULL:
             raise
         where = error.filename or "a file of this stage"
-        print(f"tokencodes: error: {where}: the disk is full; free some space and start again", file=sys.stderr)
+        said = f"{where}: the disk is full ({os.strerror(error.errno)}); free some space and start again"
+        print(f"tokencodes: error: {said}", file=sys.stderr)
         return EXIT_USER_ERROR
     return EXIT_DONE
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokencodes.errors import UserError
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last: above `ulimit -f` or what the file system allows
 
 
 def fsync_directory(path: Path) -> None:
@@ -31,6 +31,20 @@ def fsync_file(path: Path) -> None:
 
 
 @contextlib.contextmanager
+def full_disk_named(path: Path | str) -> Iterator[None]:
+    """Turn "no space left" while `path` is written into a UserError that names it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        raise UserError(
+            f"{path}: the disk is full ({os.strerror(error.errno)}); nothing was changed there; free some space and "
+            "start again"
+        ) from error
+
+
+@contextlib.contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success fsync it and rename it to `path`, on any error remove it.
 
@@ -40,16 +54,13 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        yield temporary
-        fsync_file(temporary)
-        os.replace(temporary, path)
-        fsync_directory(path.parent)
-    except BaseException as error:
+        with full_disk_named(path):
+            yield temporary
+            fsync_file(temporary)
+            os.replace(temporary, path)
+            fsync_directory(path.parent)
+    except BaseException:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in DISK_FULL:
-            raise UserError(
-                f"{path}: the disk is full; nothing was changed there; free some space and start again"
-            ) from error
         raise
 
 
@@ -59,9 +70,14 @@ def write_text(path: Path | str, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def json_text(value: Any) -> str:
+    """JSON as this project writes it: keys in the order given, floats by their shortest exact form, NaN refused."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write_json(path: Path | str, value: Any) -> None:
-    """Write JSON atomically: keys in the order given, floats by their shortest exact form, NaN refused."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write JSON atomically."""
+    write_text(path, json_text(value))
 
 
 def read_json(path: Path | str) -> Any:
