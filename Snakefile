@@ -30,6 +30,8 @@ rule all:
         rules.tables.output,
         rules.figures.output,
         rules.report.output,
+        CONFIG,
+        rules.accounting.output,
         RESULTS,
         expand(rules.export.output, **PLACES),
         STORE,

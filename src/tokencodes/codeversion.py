@@ -7,9 +7,10 @@ by its syntax tree without comments, docstrings and layout, and the data files t
 
 import ast
 import functools
+import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def data_files(modules: Sequence[str]) -> list[Path]:
 # -------------------------------------------------------------------- modules
 
 
+@functools.cache
 def _source(name: str) -> Path | None:
     """The file of a module or package of ours; None if there is none."""
     parts = name.split(".")
@@ -117,6 +119,7 @@ def _data_of(package: str) -> Iterator[Path]:
                 yield here / name
 
 
+@functools.cache
 def _imported(name: str, path: Path) -> list[str]:
     """Modules of ours that a module names: in an import anywhere in it, or by full name in a string (`python -m`)."""
     names: set[str] = set()
@@ -156,19 +159,30 @@ def _is_bare_string(statement: ast.stmt) -> bool:
     )
 
 
-def _plain(node: Any) -> Any:
-    """A syntax tree as lists; fields that are empty are left out, so that newer Pythons' new fields change nothing."""
-    if isinstance(node, ast.AST):
-        fields = [[name, _plain(value)] for name, value in ast.iter_fields(node) if value not in (None, [])]
-        return [type(node).__name__, fields]
-    if isinstance(node, list):
-        return [_plain(item) for item in node]
-    return f"{type(node).__name__} {node!r}"
-
-
 @functools.cache
 def _tree_digest(path: Path) -> str:
-    return digest_of(_plain(_tree(path)))
+    hasher = hashlib.sha256()
+    _feed(_tree(path), lambda text: hasher.update(text.encode("utf-8", "surrogatepass")))
+    return hasher.hexdigest()
+
+
+def _feed(node: Any, put: Callable[[str], None]) -> None:
+    """Spell a syntax tree out; fields that are empty are left out, so that newer Pythons' new fields change nothing."""
+    if isinstance(node, ast.AST):
+        put(f"{type(node).__name__}(")
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value is not None and value != []:
+                put(f"{name}=")
+                _feed(value, put)
+        put(")")
+    elif isinstance(node, list):
+        put("[")
+        for item in node:
+            _feed(item, put)
+        put("]")
+    else:
+        put(f"{node!r},")
 
 
 def _data_digest(path: Path) -> str:

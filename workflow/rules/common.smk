@@ -10,7 +10,7 @@ from tokencodes import config as schema  # `config` is Snakemake's; names in her
 from tokencodes.config import data_digest, section_digest
 from tokencodes.data.source import shard_names
 from tokencodes.errors import EXIT_USER_ERROR, UserError
-from tokencodes.files import read_json
+from tokencodes.files import read_json, write_text
 
 
 def fail(error):
@@ -53,7 +53,7 @@ STORE = [
     f"{OUT}/data/store/manifest.json",
     *expand(f"{OUT}/data/store/{{shard}}/{{file}}", shard=SHARDS, file=SHARD_FILES),
 ]
-RESULTS = [f"{OUT}/params.json", STORE[0], *RUNS, *VALIDATIONS, *EVALUATIONS]  # all that tables and figures read
+RESULTS = [STORE[0], *RUNS, *VALIDATIONS, *EVALUATIONS]  # with params.json all that tables and figures read
 
 # Raw shards of the hub are dropped when they are prepared, unless the config keeps them.
 SOURCE = SETTINGS.data.source.model_dump(mode="json", exclude={"keep_raw"})
@@ -133,7 +133,11 @@ def warn_of_other_code():
 
 
 def hold_results():
-    """Refuse a second run on the same results. The kernel drops this lock when the process ends, in whatever way."""
+    """Refuse a second run on the same results, and put the config there that the stages read.
+
+    The kernel drops this lock when the process ends, in whatever way. The config is no input of the rules: each has the
+    digest of its own part of it, and a changed key elsewhere is no reason to run.
+    """
     Path(OUT).mkdir(parents=True, exist_ok=True)
     lock = open(f"{OUT}/.lock", "w")
     try:
@@ -142,12 +146,33 @@ def hold_results():
         fail(f"{OUT}: another snakemake is at work here; wait for it, stop it, or give this run another `name`")
     except OSError:
         pass  # a file system without locks; Snakemake's own, and each training run's, are still there
+    write_text(CONFIG, schema.dump(SETTINGS))
     return lock
+
+
+def wait_for_orphans():
+    """A training run outlives a Snakemake that was killed. Let it end: its work is continued, and two never meet."""
+    for path in RUNS:
+        try:
+            with open(Path(path).with_name(".lock")) as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"tokencodes: {Path(path).parent} is still being trained by a job of before; waiting", file=sys.stderr)
+            with open(Path(path).with_name(".lock")) as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            pass  # never trained, or a file system without locks
 
 
 if workflow.is_main_process:
     warn_of_other_code()
 
 
+HELD = []  # open files, and so locks, of this process
+
+
 onstart:
-    HELD = hold_results() if workflow.is_main_process else None
+    if workflow.is_main_process:
+        HELD.append(hold_results())
+        if workflow.local_exec:
+            wait_for_orphans()

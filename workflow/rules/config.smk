@@ -1,7 +1,7 @@
 # The config, with every key, beside what it made; and what each interface counts.
 rule resolve:
     output:
-        CONFIG,
+        update(CONFIG),  # the stages that run meanwhile read it: replaced in one go, not deleted first
     params:
         config=SETTINGS.model_dump_json(),
     log:
@@ -15,31 +15,11 @@ rule resolve:
         "logged {log} tokencodes resolve --json --config {params.config:q} --out {output}"
 
 
-rule run_file:
-    input:
-        config=ancient(CONFIG),
-    output:
-        f"{OUT}/runs/{{interface}}-s{{seed}}/run.yaml",
-    params:
-        settings=lambda wildcards: section_digest(SETTINGS.run(wildcards.interface, int(wildcards.seed))),
-    log:
-        f"{OUT}/logs/run_file/{{interface}}-s{{seed}}.log",
-    conda:
-        ENVIRONMENT
-    message:
-        "run file: {wildcards.interface}, seed {wildcards.seed}"
-    localrule: True
-    shell:
-        "logged {log} tokencodes resolve --config {input.config} --interface {wildcards.interface}"
-        " --seed {wildcards.seed} --out {output}"
-
-
 rule accounting:
-    input:
-        config=ancient(CONFIG),
     output:
         f"{OUT}/params.json",
     params:
+        config=CONFIG,
         settings=section_digest(SETTINGS.model, list(SETTINGS.interfaces), *SETTINGS.interfaces.values()),
         code=codeversion.digest("tokencodes.model.accounting"),
     log:
@@ -50,4 +30,4 @@ rule accounting:
         "accounting: parameters of each interface"
     localrule: True
     shell:
-        "logged {log} tokencodes params --config {input.config} --out {output}"
+        "logged {log} tokencodes params --config {params.config} --out {output}"

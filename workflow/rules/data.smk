@@ -1,11 +1,11 @@
 # Documents in, token store out: one job a shard, then an index over them.
 rule download:
     input:
-        config=ancient(CONFIG),
-        original=f"{SETTINGS.data.source.path}/{{shard}}.parquet" if SETTINGS.data.source.kind == "local" else [],
+        f"{SETTINGS.data.source.path}/{{shard}}.parquet" if SETTINGS.data.source.kind == "local" else [],
     output:
         RAW,
     params:
+        config=CONFIG,
         settings=section_digest(SOURCE),
         code=codeversion.digest("tokencodes.data.source"),
     log:
@@ -20,17 +20,17 @@ rule download:
         "download: {wildcards.shard}"
     localrule: True  # nodes of a cluster often see no network
     shell:
-        "logged {log} tokencodes download --config {input.config} --shard {wildcards.shard} --out {output}"
+        "logged {log} tokencodes download --config {params.config} --shard {wildcards.shard} --out {output}"
 
 
 rule tokenizer:
     input:
-        config=ancient(CONFIG),
-        original=SETTINGS.data.tokenizer.path if SETTINGS.data.tokenizer.kind == "local" else [],
+        SETTINGS.data.tokenizer.path if SETTINGS.data.tokenizer.kind == "local" else [],
     output:
         tokenizer=f"{OUT}/data/tokenizer/tokenizer.json",
         manifest=f"{OUT}/data/tokenizer/manifest.json",
     params:
+        config=CONFIG,
         out=subpath(output.tokenizer, parent=True),
         settings=section_digest(SETTINGS.data.tokenizer, SETTINGS.model.vocab_size),
         code=codeversion.digest("tokencodes.data.tokenizer"),
@@ -46,12 +46,11 @@ rule tokenizer:
         "tokenizer"
     localrule: True  # as download
     shell:
-        "logged {log} tokencodes tokenizer --config {input.config} --out {params.out}"
+        "logged {log} tokencodes tokenizer --config {params.config} --out {params.out}"
 
 
 rule prepare:
     input:
-        config=ancient(CONFIG),
         raw=f"{OUT}/data/raw/{{shard}}.parquet",
         tokenizer=rules.tokenizer.output.tokenizer,
         manifest=rules.tokenizer.output.manifest,
@@ -60,6 +59,7 @@ rule prepare:
         validation=f"{OUT}/data/store/{{shard}}/validation.arrow",
         manifest=f"{OUT}/data/store/{{shard}}/manifest.json",
     params:
+        config=CONFIG,
         tokenizer=subpath(input.tokenizer, parent=True),
         out=subpath(output.manifest, parent=True),
         settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
@@ -77,17 +77,17 @@ rule prepare:
     message:
         "prepare: {wildcards.shard}"
     shell:
-        "logged {log} tokencodes prepare --config {input.config} --shard {wildcards.shard} --raw {input.raw}"
+        "logged {log} tokencodes prepare --config {params.config} --shard {wildcards.shard} --raw {input.raw}"
         " --tokenizer {params.tokenizer} --out {params.out}"
 
 
 rule index:
     input:
-        config=ancient(CONFIG),
         shards=STORE[1:],
     output:
         f"{OUT}/data/store/manifest.json",
     params:
+        config=CONFIG,
         shards=expand(f"{OUT}/data/store/{{shard}}", shard=SHARDS),
         settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
         code=codeversion.digest("tokencodes.data.store"),
@@ -102,4 +102,4 @@ rule index:
     message:
         "index: one store of all shards"
     shell:
-        "logged {log} tokencodes index --config {input.config} --shards {params.shards} --out {output}"
+        "logged {log} tokencodes index --config {params.config} --shards {params.shards} --out {output}"

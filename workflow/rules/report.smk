@@ -1,7 +1,7 @@
 # Tables, figures and the page are drawn from stored results alone: no model, no GPU, no network.
 rule tables:
     input:
-        config=ancient(CONFIG),
+        accounting=rules.accounting.output[0],
         results=RESULTS,
     output:
         report(
@@ -18,7 +18,8 @@ rule tables:
         f"{OUT}/tables/results_by_seed.csv",
         summary=f"{OUT}/tables/summary.txt",
     params:
-        results=subpath(input.config, parent=True),
+        config=CONFIG,
+        results=subpath(input.accounting, parent=True),
         settings=SHOWN,
         code=codeversion.digest("tokencodes.report.tables"),
     log:
@@ -29,12 +30,12 @@ rule tables:
         "tables"
     localrule: True
     shell:
-        "logged {log} tokencodes tables --config {input.config} --results {params.results}"
+        "logged {log} tokencodes tables --config {params.config} --results {params.results}"
 
 
 rule figures:
     input:
-        config=ancient(CONFIG),
+        accounting=rules.accounting.output[0],
         results=RESULTS,
     output:
         report(
@@ -53,7 +54,8 @@ rule figures:
             category="Figures",
         ),
     params:
-        results=subpath(input.config, parent=True),
+        config=CONFIG,
+        results=subpath(input.accounting, parent=True),
         settings=SHOWN,
         code=codeversion.digest("tokencodes.report.figures"),
     log:
@@ -64,19 +66,20 @@ rule figures:
         "figures"
     localrule: True
     shell:
-        "logged {log} tokencodes figures --config {input.config} --results {params.results}"
+        "logged {log} tokencodes figures --config {params.config} --results {params.results}"
 
 
 rule report:
     input:
-        config=ancient(CONFIG),
+        accounting=rules.accounting.output[0],
         results=RESULTS,
         tables=rules.tables.output,
         figures=rules.figures.output,
     output:
         report(f"{OUT}/report.html", caption="../report/report.rst", category="Report"),
     params:
-        results=subpath(input.config, parent=True),
+        config=CONFIG,
+        results=subpath(input.accounting, parent=True),
         settings=SHOWN,
         code=codeversion.digest("tokencodes.report.page"),
     log:
@@ -87,4 +90,4 @@ rule report:
         "report"
     localrule: True
     shell:
-        "logged {log} tokencodes report --config {input.config} --results {params.results} --out {output}"
+        "logged {log} tokencodes report --config {params.config} --results {params.results} --out {output}"

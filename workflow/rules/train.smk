@@ -1,11 +1,11 @@
 # One model an interface and seed. Checkpoints are no outputs: Snakemake deletes those of a job that failed.
 rule train:
     input:
-        run=ancient(f"{OUT}/runs/{{interface}}-s{{seed}}/run.yaml"),
         store=f"{OUT}/data/store/manifest.json",
     output:
         final=f"{OUT}/runs/{{interface}}-s{{seed}}/final.json",
     params:
+        config=CONFIG,
         launcher=lambda wildcards, resources: LAUNCHER,  # of resources: on how many ranks it ran is no reason to rerun
         store=subpath(input.store, parent=True),
         out=subpath(output.final, parent=True),
@@ -23,7 +23,9 @@ rule train:
     message:
         "train: {wildcards.interface}, seed {wildcards.seed}"
     shell:
-        "logged {log} {params.launcher} train --run {input.run} --store {params.store} --out {params.out}"
+        "logged {log} tokencodes resolve --config {params.config} --interface {wildcards.interface}"
+        " --seed {wildcards.seed} --out {params.out}/run.yaml\n"
+        "logged {log} {params.launcher} train --run {params.out}/run.yaml --store {params.store} --out {params.out}"
 
 
 rule export:

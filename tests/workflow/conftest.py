@@ -1,0 +1,139 @@
+"""The DAG in a copy of the project: with stand-in stages that write what the real ones declare, and with the real ones."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+COPIED = ("Snakefile", "slurm", "workflow", "config", "envs", "src")
+
+
+@dataclass
+class Project:
+    """A copy of the project, and Snakemake in it."""
+
+    folder: Path
+    stand_ins: bool
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        path = [str(self.folder / "bin")] if self.stand_ins else []
+        self.environment = {
+            **os.environ,
+            "PATH": os.pathsep.join([*path, str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": str(self.folder / "src"),
+            "XDG_CACHE_HOME": str(self.folder / "xdg"),
+            "NO_COLOR": "1",
+        }
+
+    def command(self, *arguments: str, config: str | None = "tiny.yaml", profile: str = "local") -> list[str]:
+        files = ["--configfile", config] if config else []
+        profiles = ["--profile", f"workflow/profiles/{profile}"]
+        return [sys.executable, "-m", "snakemake", *profiles, "--cores", "2", *files, *arguments]
+
+    def snakemake(self, *arguments: str, code: int = 0, env: dict[str, str] | None = None, **kwargs: Any) -> str:
+        """Run it; returns stdout and stderr together."""
+        done = subprocess.run(
+            self.command(*arguments, **kwargs),
+            cwd=self.folder,
+            env={**self.environment, **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def planned(self, *arguments: str, **kwargs: Any) -> dict[str, int]:
+        """Jobs by rule that a dry run names, `all` aside; {} if there is nothing to do."""
+        output = self.snakemake("--dry-run", *arguments, **kwargs)
+        if "Nothing to be done" in output:
+            return {}
+        table = output.split("Job stats:")[-1]
+        jobs = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+        total = jobs.pop("total")
+        assert total == sum(jobs.values())
+        jobs.pop("all", None)
+        return jobs
+
+    def calls(self) -> list[str]:
+        """What the stand-ins were called with since the last look, sorted."""
+        log = self.folder / "calls.log"
+        lines = sorted(log.read_text().splitlines()) if log.exists() else []
+        log.unlink(missing_ok=True)
+        return lines
+
+    def configure(self, value: dict[str, Any], name: str = "tiny.yaml") -> None:
+        (self.folder / name).write_text(json.dumps(value, indent=1))
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        """Change one place of a file."""
+        file = self.folder / path
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))
+
+
+def copy_of(root: Path, folder: Path, *, stand_ins: bool) -> Project:
+    """The project's own files in `folder`, with or without stand-ins on the PATH."""
+    folder.mkdir(parents=True)
+    for name in COPIED:
+        source = root / name
+        if source.is_symlink():
+            (folder / name).symlink_to(source.readlink())
+        elif source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy2(source, folder / name)
+    if stand_ins:
+        program = folder / "bin" / "tokencodes"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STAND_IN}" "$@"\n')
+        program.chmod(0o755)
+    return Project(folder, stand_ins)
+
+
+def tiny_value(tiny: Any, **changes: Any) -> dict[str, Any]:
+    """The tiny config as plain values, every key spelled out: two interfaces, two shards, two tasks."""
+    value = tiny.config().model_dump(mode="json")
+    del value["interfaces"]["gf2"]
+    value["train"]["on_code_change"] = "restart"
+    for key, change in changes.items():
+        value[key] = {**value[key], **change} if isinstance(change, dict) else change
+    return value
+
+
+@pytest.fixture(scope="session")
+def _finished(root, tiny, tmp_path_factory) -> Path:
+    project = copy_of(root, tmp_path_factory.mktemp("workflow") / "finished", stand_ins=True)
+    tasks = [{"name": "piqa", "shots": 0, "limit": None}, {"name": "corpus_validation", "shots": 0, "limit": None}]
+    project.configure(tiny_value(tiny, evaluate={"tasks": tasks}))
+    project.snakemake()
+    return project.folder
+
+
+@pytest.fixture
+def finished(_finished, tmp_path) -> Project:
+    """A project whose run is complete (made by stand-ins), to be changed."""
+    shutil.copytree(_finished, tmp_path / "project", symlinks=True)
+    project = Project(tmp_path / "project", stand_ins=True)
+    project.calls()
+    return project
+
+
+@pytest.fixture
+def fresh(root, tiny, tmp_path) -> Project:
+    """A fresh copy with stand-ins, and nothing run."""
+    project = copy_of(root, tmp_path / "project", stand_ins=True)
+    project.configure(tiny_value(tiny))
+    return project

@@ -1,0 +1,78 @@
+"""Stands in for `tokencodes`: reads the real command line and writes in no time what the stage declares.
+
+STAND_IN_FAILS: stages (with what they work on) that exit 1. STAND_IN_SLEEPS: seconds that training takes.
+"""
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+
+from tokencodes import cli, codeversion, config
+from tokencodes.files import write_json, write_text
+
+args = cli.parser().parse_args()
+stage = sys.argv[1]
+
+
+def about() -> str:
+    """What a job is about, from its arguments."""
+    given = vars(args)
+    parts = [getattr(given[key], "name", given[key]) for key in ("shard", "task", "interface") if given.get(key)]
+    if stage == "index":
+        parts = [str(len(args.shards))]
+    elif stage in ("export", "validate"):
+        parts = [args.run_dir.name]
+    elif stage == "evaluate":
+        parts = [args.model.name, args.task]
+    elif stage == "train":
+        parts = [args.out.name]
+    return " ".join([stage, *parts])
+
+
+def train() -> None:
+    run = config.load_run(args.run)
+    code = codeversion.digest("tokencodes.train.loop")
+    with open(args.out / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(float(os.environ.get("STAND_IN_SLEEPS", "0")))
+        write_json(args.out / "final.json", {"interface": run.interface_name, "seed": run.seed, "code": code})
+
+
+def all_of(*paths: Path) -> None:
+    for path in paths:
+        write_text(path, f"{path.name} {time.time_ns()}\n")
+
+
+with open("calls.log", "a") as log:
+    log.write(about() + "\n")
+print(f"{stage} is at work", file=sys.stderr)
+if about() in os.environ.get("STAND_IN_FAILS", "").split(","):
+    print(f"{about()} fails", file=sys.stderr)
+    raise SystemExit(2)
+
+match stage:
+    case "resolve" | "params":
+        args.call(args)
+    case "download" | "index" | "validate" | "report":
+        all_of(args.out)
+    case "tokenizer":
+        all_of(args.out / "tokenizer.json", args.out / "manifest.json")
+    case "prepare":
+        all_of(*(args.out / name for name in ("train.arrow", "validation.arrow", "manifest.json")))
+    case "train":
+        train()
+    case "export":
+        all_of(*(args.out / f for f in ("model.safetensors", "config.json", "tokenizer.json", "tokencodes.json")))
+    case "benchmarks":
+        all_of(args.out / "manifest.json")
+    case "evaluate":
+        all_of(args.out, args.out.with_suffix(".parquet"))
+    case "tables":
+        tables = args.results / "tables"
+        names = [f"{name}.{kind}" for name in ("accounting", "results", "data", "training") for kind in ("csv", "md", "tex")]
+        all_of(*(tables / name for name in (*names, "results_by_seed.csv", "summary.txt")))
+    case "figures":
+        names = [f"{name}.{kind}" for name in ("loss", "benchmarks", "accounting") for kind in ("png", "svg")]
+        all_of(*(args.results / "figures" / name for name in names))
