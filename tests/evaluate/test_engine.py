@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,13 +60,10 @@ def assert_same(ours: list[tuple[float, bool]], theirs: list[tuple[float, bool]]
     np.testing.assert_allclose([value for value, _ in ours], [value for value, _ in theirs], rtol=0, atol=TOLERANCE)
 
 
-def requests_of(task: str, data: Data, limit: int, scratch: Path, shots: int = 0) -> list[Instance]:
-    loaded = tasks.load(task, shots, data, scratch)
-    found = []
-    for member in loaded["tasks"].values():
-        member.build_all_requests(limit=limit)
-        found += member.instances
-    return found
+def requests_of(task: str, data: Data, limit: int, scratch: Path) -> list[Instance]:
+    found = tasks.load(task, 0, data, scratch)["tasks"][task]
+    found.build_all_requests(limit=limit)
+    return found.instances
 
 
 @pytest.mark.parametrize("task", CHOICE_TASKS)
@@ -80,12 +78,12 @@ def test_real_documents_score_as_in_hflm(
     assert_same(engine.loglikelihood(fitting), hflm.loglikelihood(fitting))
 
 
-def test_few_shot_mmlu_scores_as_in_hflm(
-    engine: Engine, hflm: HFLM, packaged: Path, configure: Callable[..., config.Config], tmp_path: Path
-) -> None:
+def test_few_shot_mmlu_scores_as_in_hflm(engine: Engine, hflm: HFLM, mmlu: dict[str, Any]) -> None:
     """One-letter answers share a row, and five examples overflow the context."""
-    data = open_data(configure("mmlu", shots=5), "mmlu", packaged)
-    requests = requests_of("mmlu", data, 1, tmp_path, shots=5)
+    requests = []
+    for task in mmlu["tasks"].values():
+        task.build_all_requests(limit=1)
+        requests += task.instances
     assert len(requests) == 57 * 4
     assert_same(engine.loglikelihood(requests), hflm.loglikelihood(requests))
     assert len({(request.task_name, request.doc_id) for request in requests} & engine.truncated) > 50
@@ -190,6 +188,7 @@ def test_the_head_runs_on_scored_positions_alone(make_llama: MakeLlama, tokenize
     """Once a position, a chunk at a time; equal inputs share their positions."""
     model = make_llama(seed=2)
     engine = Engine(model, tokenizer, max_batch_tokens=4096)
+    engine.chunk_rows = 64
     rows: list[int] = []
     model.lm_head.register_forward_hook(lambda module, inputs, output: rows.append(len(inputs[0])))
     context = "the old man had said that he would not go there"

@@ -39,10 +39,10 @@ def read(store: Store, tokenizer: object, limit: int | None) -> Documents:
     """
     documents = Documents([], [], [], [])
     for shard in store.split("validation"):
-        for start, end in zip(shard.offsets[:-1], shard.offsets[1:], strict=True):
+        for index in range(len(shard.ids)):
             if limit is not None and len(documents.tokens) >= limit:
                 break
-            ids = np.asarray(shard.tokens[start:end], dtype=np.int64)
+            ids = shard.document(index).astype(np.int64)
             text = tokenizer.decode(ids.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False)
             encoded = text.encode("utf-8")
             documents.tokens.append(ids)

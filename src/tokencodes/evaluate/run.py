@@ -199,7 +199,7 @@ def _corpus(
     n = len(documents.tokens)
     return {
         "task_version": corpus.TASK_VERSION,
-        "data": f"the first {n:,} documents of the corpus' validation split, scored by document in windows of "
+        "data": f"{n:,} documents of the corpus' validation split, scored by document in windows of "
         f"{engine.max_length:,} tokens, each token predicted once; not WikiText",
         "data_sha256": store.sha256,
         "metrics": metrics,
