@@ -157,6 +157,21 @@ class HubSource(Strict):
     n_shards: int = Field(ge=1)
     keep_raw: bool = False
 
+    @model_validator(mode="after")
+    def _pattern(self) -> "HubSource":
+        try:
+            first, second = self.pattern.format(shard=0), self.pattern.format(shard=1)
+        except (LookupError, ValueError, AttributeError, TypeError) as error:
+            raise ValueError(
+                f"pattern {self.pattern!r} cannot be filled in ({error!r}); write the shard's number as {{shard:05d}}"
+            ) from None
+        if self.n_shards > 1 and first == second:
+            raise ValueError(
+                f"pattern {self.pattern!r} names one file for all {self.n_shards} shards; write the shard's number as "
+                "{shard:05d}"
+            )
+        return self
+
 
 class LocalSource(Strict):
     """A folder of Parquet files; its sorted `*.parquet` are the shards."""

