@@ -404,7 +404,7 @@ def accounting(results: Results) -> Figure:
     counts = {row["interface"]: row for row in results.params.to_dict("records")}
     learned = results.learned()
     labels = text_width(interfaces, TEXT_PT) + 0.12
-    wide, line = 3.6, 0.3
+    wide, line = 3.6, 0.3 if len(interfaces) <= 8 else 0.2
     ends = {name: _end_text(counts, name, learned) for name in interfaces}
     most = max((row["trainable"] for row in counts.values()), default=1)
     reach = [

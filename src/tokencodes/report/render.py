@@ -9,7 +9,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
-GAP = "–"  # noqa: RUF001  no such result; never a zero
+GAP = "–"  # no such result; never a zero
 
 # LaTeX is set at \footnotesize (8 pt) for a text width of 6.5 in (a page with margins of an inch); a wider table is
 # split into parts by columns. The estimates of a character's width are those of a digit in Computer Modern.
@@ -55,7 +55,7 @@ def count(value: int | None) -> str:
 
 def signed(value: int | None) -> str:
     """The same with a sign; zero has none."""
-    return GAP if value is None else (f"{value:+,}".replace("-", "−") if value else "0")  # noqa: RUF001
+    return GAP if value is None else (f"{value:+,}".replace("-", "−") if value else "0")
 
 
 def decimal(value: float | None, digits: int) -> str:
@@ -63,8 +63,8 @@ def decimal(value: float | None, digits: int) -> str:
     if value is None:
         return GAP
     if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("∞" if value > 0 else "−∞")  # noqa: RUF001
-    return f"{value:,.{digits}f}".replace("-", "−")  # noqa: RUF001
+        return "NaN" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    return f"{value:,.{digits}f}".replace("-", "−")
 
 
 def digits_of(value: float) -> int:
@@ -165,15 +165,15 @@ _LATEX = {
     "<": r"\ensuremath{<}",
     ">": r"\ensuremath{>}",
     "|": r"\ensuremath{|}",
-    "−": r"\ensuremath{-}",  # noqa: RUF001
+    "−": r"\ensuremath{-}",
     "±": r"\,\ensuremath{\pm}\,",
-    "×": r"\ensuremath{\times}",  # noqa: RUF001
+    "×": r"\ensuremath{\times}",
     "≈": r"\ensuremath{\approx}",
     "≤": r"\ensuremath{\le}",
     "∞": r"\ensuremath{\infty}",
-    "–": "--",  # noqa: RUF001
+    "–": "--",
     "\u2014": "---",
-    "’": "'",  # noqa: RUF001
+    "\u2019": "'",
 }
 
 
@@ -212,7 +212,7 @@ def _latex_width(text: str) -> float:
 def to_latex(table: Table) -> str:
     """booktabs; a table wider than LATEX_WIDTH_PT is split into several, each with the first column."""
     body = [table.header, *table.rows]
-    stub_pt = min(max(len(row[0]) for row in body) * LATEX_CHARACTER_PT, LATEX_STUB_PT)
+    stub_pt = min(max(len(row[0]) for row in body) * LATEX_CHARACTER_PT + LATEX_COLSEP_PT, LATEX_STUB_PT)
     widths = [stub_pt + LATEX_COLSEP_PT]
     for column in range(1, len(table.header)):
         head = max(len(line) for line in heading(table.header[column])) * LATEX_CHARACTER_PT

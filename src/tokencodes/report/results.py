@@ -48,7 +48,7 @@ def published() -> dict[tuple[str, str, int | None, str], Published]:
         shots = int(row["shots"]) if row["shots"] else None
         printed = row["value"]
         if row["note"].startswith("approximate: "):
-            printed = "≈ " + row["note"].removeprefix("approximate: ").split(";")[0].replace("-", "–")  # noqa: RUF001
+            printed = "≈ " + row["note"].removeprefix("approximate: ").split(";")[0].replace("-", "–")
         figures[row["task"], row["metric"], shots, row["model"]] = Published(
             value=float(row["value"]),
             text=printed,

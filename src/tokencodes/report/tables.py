@@ -129,7 +129,7 @@ def comparison(results: Results, *, brief: bool = False) -> Table:
             rows.append(
                 (
                     f"{results.label(task)}, {metric}",
-                    GAP if not n else f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,}–{n[-1]:,}",  # noqa: RUF001
+                    GAP if not n else f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,}–{n[-1]:,}",
                     _shower(metric, chances[0], n[-1])(chances[0]) if chances else "",
                     *(_cell(results, metric, list(scored[name].itertuples())) for name in interfaces),
                     *(_printed(printed[model]) for model in models),
@@ -212,7 +212,7 @@ def _over_seeds(values: list[float], expected: int, show: Callable[[float], str]
     mean = math.fsum(values) / len(values)
     text = show(mean)
     if len(values) > 1 and not math.isnan(mean):
-        text += f" ({show(min(values))}–{show(max(values))})"  # noqa: RUF001
+        text += f" ({show(min(values))}–{show(max(values))})"
     return text if len(values) == expected else f"{text} [{len(values)} of {expected}]"
 
 
@@ -333,11 +333,9 @@ def _braces(names: list[str]) -> str:
 
 def data(results: Results) -> Table:
     """What came in and what was kept: documents by fate, tokens, and the split; a row a shard and the total."""
-    store = results.store
+    store = results.store if results.store is not None else {"dropped": {}, "shards": []}
     header = ("Shard", "Documents in", "Kept")
     split = ("Tokens", "Train documents", "Train tokens", "Held-out documents", "Held-out tokens")
-    if store is None:
-        return Table("data", "Data: no store yet.", (*header, *split), (), (), sources=())
     reasons = {reason: f"dropped: {reason}" for reason in store["dropped"]}
     shown_reasons = [reason for reason, n in store["dropped"].items() if n]
     records = []
@@ -357,7 +355,7 @@ def data(results: Results) -> Table:
     shown = rows if shards <= SHARDS_SHOWN else rows[:1]
     return Table(
         name="data",
-        caption=f"Data: documents in, kept and dropped by reason, tokens kept, and the split; {shards} shards.",
+        caption=f"Data: documents in, kept and dropped by reason, tokens kept, and the split; {shards or 'no'} shards.",
         header=(*header, *(f"Dropped: {reason.replace('_', ' ')}" for reason in shown_reasons), *split),
         rows=tuple(shown),
         records=tuple(records),
@@ -365,7 +363,7 @@ def data(results: Results) -> Table:
             f"A document is kept from {results.settings.data.min_tokens:,} tokens on; held out by a seeded hash of its "
             f"id, {results.settings.data.split.threshold * 100:g} % of them.",
         ),
-        sources=tuple("data/store/manifest.json" for _ in shown),
+        sources=tuple("data/store/manifest.json" if results.store is not None else "" for _ in shown),
     )
 
 

@@ -1,0 +1,186 @@
+"""Figures: what is drawn, that nothing collides or is cut, and that bytes are the same each time."""
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import simulate
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.text import Text
+from scipy.optimize import isotonic_regression
+
+from tokencodes.files import write_json
+from tokencodes.report import figures
+from tokencodes.report.results import read
+
+KINDS = {"quickstart": lambda settings: settings, "controls": simulate.controls}
+
+
+@pytest.fixture(scope="module")
+def drawn(settings, tmp_path_factory):
+    """Results and figures by kind and name."""
+    found = {}
+    for kind, change in KINDS.items():
+        chosen = change(settings)
+        results = read(chosen, simulate.results(chosen, tmp_path_factory.mktemp(kind)))
+        with mpl.rc_context({**mpl.rcParamsDefault, **figures.STYLE}):
+            found[kind] = results, {name: draw(results) for name, draw in figures.DRAWINGS.items()}
+            for figure in found[kind][1].values():
+                figure.canvas.draw()
+    return found
+
+
+def shown_texts(figure) -> list[Text]:
+    """All texts that are drawn: of ticks, those within the axes."""
+    texts = list(figure.texts)
+    for axes in figure.axes:
+        texts += [*axes.texts, axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label]
+        texts += [tick.label1 for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()]
+    return [text for text in texts if text.get_visible() and text.get_text().strip()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", figures.NAMES)
+def test_no_text_collides_is_cut_or_too_small(drawn, kind, name):
+    figure = drawn[kind][1][name]
+    renderer = figure.canvas.get_renderer()
+    texts = shown_texts(figure)
+    assert min(text.get_fontsize() for text in texts) >= 7
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+    assert boxes
+    width, height = figure.get_size_inches() * figure.dpi
+    for text, box in boxes:
+        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height, f"{text!r} is cut"
+    for (one, a), (other, b) in itertools.combinations(boxes, 2):
+        shared = (min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
+        assert min(shared) <= 1.0, f"{one!r} and {other!r} overlap"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_interface_is_named_and_keeps_its_colour(drawn, kind):
+    results, by_name = drawn[kind]
+    looks = figures._look(results)
+    assert len(set(looks.values())) == len(looks)
+    for name, figure in by_name.items():
+        words = [text.get_text() for text in shown_texts(figure)]
+        for interface in results.settings.interfaces:
+            assert interface in words, f"{interface} is not named in {name}"
+    ends = by_name["loss"].axes[1]
+    for text in ends.texts:
+        line = next(
+            line
+            for line in ends.lines
+            if line.get_transform() == ends.transAxes and abs(line.get_ydata()[-1] - text.get_position()[1]) < 1e-9
+        )
+        assert line.get_color() == looks[text.get_text()][0]
+
+
+def test_benchmark_marks_are_the_scores(drawn, settings):
+    results, by_name = drawn["quickstart"]
+    panel = by_name["benchmarks"].axes[1]  # PIQA, the second task
+    for place, interface in enumerate(settings.interfaces):
+        content = json.loads((results.root / f"eval/{interface}-s0/piqa-0shot.json").read_text())["metrics"]["acc"]
+        bar, mark = (line for line in panel.lines if list(line.get_ydata()) in ([place], [place, place]))
+        assert mark.get_xdata()[0] == pytest.approx(100 * content["value"])
+        reach = 1.96 * 100 * content["stderr"]
+        assert list(bar.get_xdata()) == pytest.approx([100 * content["value"] - reach, 100 * content["value"] + reach])
+    assert any(list(line.get_xdata()) == [50.0, 50.0] for line in panel.lines), "chance is not drawn"
+
+
+def hollow_marks(figure) -> list[float]:
+    """x of the hollow diamonds."""
+    return [
+        float(line.get_xdata()[0])
+        for axes in figure.axes
+        for line in axes.lines
+        if line.get_marker() == "D" and line.get_markerfacecolor() == "white"
+    ]
+
+
+def test_the_papers_figures_enter_a_plot_only_at_its_size(drawn, settings, tmp_path):
+    assert hollow_marks(drawn["quickstart"][1]["benchmarks"]) == []
+    paper = simulate.paper_size(settings)
+    write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(paper)})
+    marks = hollow_marks(figures.benchmarks(read(paper, tmp_path)))
+    assert {57.79, 52.40, 51.44, 16.50} <= set(marks)
+    assert len(marks) == 10 * 3 - 1  # ten benchmarks, three models, one cell not given
+
+
+def test_accounting_bars_are_the_counts(drawn):
+    results, by_name = drawn["quickstart"]
+    widths = [bar.get_width() for bar in by_name["accounting"].axes[0].patches]
+    expected = [row[part] for row in results.params.to_dict("records") for part in ("backbone", "head", "input")]
+    assert widths == expected
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.05, 0.3])
+@given(wanted=st.lists(st.floats(0, 1), min_size=1, max_size=10))
+def test_labels_are_spread_as_little_as_possible(gap, wanted):
+    """Against SciPy's isotonic regression; and within the bounds where they fit."""
+    placed = figures.spread(wanted, gap, -100.0, 100.0)
+    order = np.argsort(wanted, kind="stable")
+    ranks = gap * np.arange(len(wanted))
+    best = isotonic_regression(np.asarray(wanted)[order] - ranks).x + ranks
+    assert np.asarray(placed)[order] == pytest.approx(best)
+    within = np.sort(figures.spread(wanted, gap, 0.0, 1.0))
+    assert (np.diff(within) >= gap - 1e-9).all()
+    if (len(wanted) - 1) * gap <= 1:
+        assert within[0] >= -1e-9 and within[-1] <= 1 + 1e-9
+
+
+def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
+    figures.write(settings, folder)
+    elsewhere = Path(shutil.copytree(folder, tmp_path / "elsewhere"))
+    shutil.rmtree(elsewhere / "figures")
+    with mpl.rc_context({"font.size": 20, "figure.facecolor": "red"}):  # a user's own style does not reach them
+        figures.write(settings, elsewhere)
+    names = sorted(path.name for path in (folder / "figures").iterdir())
+    assert names == sorted(f"{name}.{kind}" for name in figures.NAMES for kind in ("png", "svg"))
+    for name in names:
+        assert (folder / "figures" / name).read_bytes() == (elsewhere / "figures" / name).read_bytes(), name
+    for name in figures.NAMES:
+        text = (folder / f"figures/{name}.svg").read_text()
+        ElementTree.fromstring(text)
+        assert "<dc:date>" not in text
+
+
+def test_an_edit_reaches_its_figure_alone(settings, folder):
+    def drawn_bytes() -> dict[str, bytes]:
+        figures.write(settings, folder)
+        return {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
+
+    before = drawn_bytes()
+    path = folder / "eval/gf2-s0/piqa-0shot.json"
+    content = json.loads(path.read_text())
+    content["metrics"]["acc"]["value"] = 0.9
+    write_json(path, content)
+    after = drawn_bytes()
+    assert {name for name in after if after[name] != before[name]} == {"benchmarks.png", "benchmarks.svg"}
+
+
+def test_gaps_and_nan_are_said_in_the_plot(settings, folder):
+    (folder / "eval/gf2-s0/piqa-0shot.json").unlink()
+    path = folder / "eval/learned-s0/piqa-0shot.json"
+    content = json.loads(path.read_text())
+    content["metrics"]["acc"]["value"] = None
+    write_json(path, content)
+    texts = [text.get_text() for text in figures.benchmarks(read(settings, folder)).axes[1].texts]
+    assert "no result" in texts and "NaN" in texts
+
+
+def test_figures_of_a_run_that_has_not_begun(settings, tmp_path):
+    figures.write(settings, tmp_path)
+    assert all(path.stat().st_size > 1000 for path in (tmp_path / "figures").iterdir())
+
+
+def test_a_run_of_one_step_is_drawn(settings, folder):
+    for path in (folder / "runs").rglob("metrics.jsonl"):
+        path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n")
+        (path.parent / "final.json").unlink()
+    figures.write(settings, folder)

@@ -1,0 +1,184 @@
+"""Stored results: what is read, what is a gap, and that damage is named."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from tokencodes import config
+from tokencodes.errors import UserError
+from tokencodes.files import write_json
+from tokencodes.report.results import published, read
+
+# The paper's table as printed: task, metric, Learned, Binary16, GF2.
+PRINTED = """
+hellaswag acc_norm 57.79 52.40 51.44
+piqa acc 72.69 70.51 71.16
+lambada_openai acc 47.72 42.75 42.29
+arc_easy acc_norm 66.04 61.53 60.73
+arc_challenge acc_norm 37.63 34.04 34.22
+winogrande acc 58.56 55.33 55.01
+openbookqa acc_norm 37.80 38.00 -
+wikitext word_perplexity 16.50 18.58 19.03
+"""
+PRINTED_STDERR = {"hellaswag": 0.50, "piqa": 1.06, "lambada_openai": 0.69}  # of Binary16; no others are given
+
+
+def test_published_figures_are_those_printed():
+    scores = {key: figure for key, figure in published().items() if key[0] not in ("parameters", "training")}
+    for line in PRINTED.strip().splitlines():
+        task, metric, *texts = line.split()
+        for model, text in zip(("Learned", "Binary16", "GF2"), texts, strict=True):
+            figure = scores.pop((task, metric, 0, model), None)
+            assert (figure.text if figure else "-") == text
+            if figure:
+                assert figure.value == float(text)
+                assert figure.stderr == (PRINTED_STDERR.get(task) if model == "Binary16" else None)
+    for task, text in (("commonsense_qa", "≈ 20"), ("mmlu", "≈ 25–26")):
+        for model in ("Learned", "Binary16", "GF2"):
+            figure = scores.pop((task, "acc", 0, model))
+            assert figure.text == text
+            assert figure.note.startswith("approximate")
+    assert {key: figure.value for key, figure in scores.items()} == {
+        ("hellaswag", "acc_norm", 0, "SmolLM2-135M"): 43.02,
+        ("hellaswag", "acc_norm", 0, "SmolLM2-360M"): 56.28,
+    }
+
+
+def test_published_accounting_adds_up():
+    def count(model: str, part: str) -> float:
+        return published()["parameters", part, None, model].value
+
+    for model in ("Learned", "Binary16", "GF2"):
+        assert count(model, "trainable") == count(model, "backbone") + count(model, "head") + count(model, "input")
+    removed = count("Learned", "trainable") - count("GF2", "trainable")
+    assert removed == 49_152 * 2_048 == 100_663_296
+    assert round(100 * removed / count("Learned", "trainable"), 2) == 5.56
+
+
+def test_what_is_missing_is_a_gap_and_what_is_null_is_nan(settings, folder):
+    whole = read(settings, folder)
+    (folder / "eval/gf2-s0/piqa-0shot.json").unlink()
+    path = folder / "eval/learned-s0/hellaswag-0shot.json"
+    content = json.loads(path.read_text())
+    content["metrics"]["acc"]["value"] = None
+    write_json(path, content)
+    results = read(settings, folder)
+    task = next(task for task in settings.evaluate.tasks if task.name == "piqa")
+    assert len(whole.score(task, "acc", "gf2")) == 1
+    assert len(results.score(task, "acc", "gf2")) == 0
+    assert len(results.score(task, "acc", "learned")) == 1
+    hellaswag = next(task for task in settings.evaluate.tasks if task.name == "hellaswag")
+    assert math.isnan(results.score(hellaswag, "acc", "learned").value.iloc[0])
+
+
+def test_an_empty_folder_has_gaps_alone(settings, tmp_path):
+    results = read(settings, tmp_path)
+    assert len(results.params) == len(results.runs) == len(results.scores) == len(results.checks) == 0
+    assert results.store is None
+    assert results.unigram() == {}
+
+
+@pytest.mark.parametrize("stage_name", ["tables", "figures", "report"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "params.json",
+        "data/store/manifest.json",
+        "runs/gf2-s0/final.json",
+        "validation/gf2-s0.json",
+        "eval/gf2-s0/piqa-0shot.json",
+    ],
+)
+@pytest.mark.parametrize("content", [b'{"interfaces": {"gf2": ', b"[]", b"{}", b"\xff\xfe"])
+def test_a_damaged_file_is_named(stage, folder, stage_name, path, content):
+    if path == "params.json" and content == b"{}":
+        content = b'{"interfaces": {"gf2": {"trainable": true}}}'
+    (folder / path).write_bytes(content)
+    code, said = stage(stage_name, folder)
+    assert code == 2
+    assert path in said
+    assert len(said.strip().splitlines()) == 1
+    assert not (folder / "tables").exists() and not (folder / "figures").exists()
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"step": 2, "loss"', b'{"step": 2}', b'{"step": "2", "loss": 1.0}', b'{"step": 2, "loss": "low"}']
+)
+def test_a_damaged_line_of_a_journal_is_named(stage, folder, line):
+    path = folder / "runs/gf2-s0/metrics.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[1] = line
+    path.write_bytes(b"\n".join(lines))
+    (folder / "runs/gf2-s0/final.json").unlink()  # else the file's hash is what does not match
+    code, said = stage("figures", folder)
+    assert code == 2
+    assert "runs/gf2-s0/metrics.jsonl line 2" in said
+
+
+def test_a_journal_that_its_run_did_not_end_with_is_refused(stage, folder):
+    path = folder / "runs/gf2-s0/metrics.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    code, said = stage("figures", folder)
+    assert code == 2
+    assert "runs/gf2-s0/metrics.jsonl" in said
+
+
+def test_a_line_that_is_still_being_written_is_left_out(settings, folder):
+    path = folder / "runs/gf2-s0/metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    (folder / "runs/gf2-s0/final.json").unlink()
+    results = read(settings, folder)
+    assert (results.curves.interface == "gf2").sum() == settings.train.max_steps - 1
+
+
+def test_a_result_under_anothers_name_is_refused(settings, folder):
+    (folder / "eval/gf2-s0/piqa-0shot.json").write_bytes((folder / "eval/learned-s0/piqa-0shot.json").read_bytes())
+    with pytest.raises(UserError, match=r"gf2-s0/piqa-0shot\.json: interface is 'learned'"):
+        read(settings, folder)
+
+
+def test_documents_that_do_not_add_up_are_refused(settings, folder):
+    path = folder / "data/store/manifest.json"
+    content = json.loads(path.read_text())
+    content["kept"] -= 1
+    write_json(path, content)
+    with pytest.raises(UserError, match=r"manifest\.json: 248 documents in is not 239 kept \+ 8 dropped"):
+        read(settings, folder)
+
+
+def test_an_unknown_reference_names_the_key(settings, folder):
+    value = settings.model_dump(mode="json")
+    value["interfaces"]["gf2"]["reference"] = "GF-2"
+    with pytest.raises(UserError, match=r"interfaces\.gf2\.reference: .*'GF-2'"):
+        read(config.parse(config.Config, value, "test"), folder)
+
+
+def test_a_folder_that_is_not_there(folder):
+    (folder / "config.yaml").rename(folder.parent / "config.yaml")
+    arguments = ["tables", "--config", folder.parent / "config.yaml", "--results", folder / "none"]
+    code = subprocess.run(
+        [sys.executable, "-m", "tokencodes.cli", *arguments],
+        capture_output=True,
+        text=True,
+    )
+    assert code.returncode == 2
+    assert "none: no such results folder" in code.stderr
+
+
+def test_no_stage_of_the_report_needs_torch(folder):
+    """In a new process: tables, figures and the page, then what was imported."""
+    program = """
+import sys
+from tokencodes import cli
+folder = sys.argv[1]
+where = ["--config", f"{folder}/config.yaml", "--results", folder]
+assert cli.main(["tables", *where]) == cli.main(["figures", *where]) == 0
+assert cli.main(["report", *where, "--out", f"{folder}/report.html"]) == 0
+heavy = {"torch", "transformers", "lm_eval", "datasets", "snakemake", "tokenizers"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", program, str(folder)], check=True)
+    assert (folder / "report.html").stat().st_size > 0
