@@ -23,6 +23,7 @@ from transformers import (
 
 from tokencodes import config
 from tokencodes.errors import UserError
+from tokencodes.evaluate import engine as engine_module
 from tokencodes.evaluate import tasks
 from tokencodes.evaluate.benchmarks import Data, open_data
 from tokencodes.evaluate.engine import Engine
@@ -277,3 +278,22 @@ def test_logits_that_are_not_finite_name_model_and_document(
 def test_a_task_that_needs_generation_is_refused(engine: Engine) -> None:
     with pytest.raises(UserError, match="generates none"):
         engine.generate_until([])
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_is_a_line_every_ten_seconds_or_one_that_renews(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(engine_module.sys.stderr, "isatty", lambda: terminal, raising=False)
+    progress = engine_module.Progress("evaluate m")
+    for done in range(1, 41):
+        now[0] += 0.6
+        progress.show(done, 40)
+    said = capsys.readouterr().err
+    if terminal:
+        assert said.count("\r") == 39
+        assert said.endswith("evaluate m: 40 of 40 documents, 1.7/s\n")
+    else:
+        assert said == "evaluate m: 17 of 40 documents, 1.7/s\nevaluate m: 34 of 40 documents, 1.7/s\n"

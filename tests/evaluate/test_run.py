@@ -1,0 +1,220 @@
+"""The stage as a whole: the harness' own scores, the same bits again, and the user's mistakes in one line."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
+from safetensors.torch import load_file, save_file
+
+from tokencodes import cli, config
+from tokencodes.errors import UserError
+from tokencodes.evaluate import benchmarks, run, tasks
+from tokencodes.files import read_json, sha256_file, write_json
+
+Configure = Callable[..., config.Config]
+LIMIT = 20
+
+
+@pytest.mark.parametrize("task", ["hellaswag", "winogrande", "arc_easy", "lambada_openai"])
+def test_scores_are_those_of_the_harness(
+    task: str, configure: Configure, llama_dir: Path, hflm: HFLM, packaged: Path, tmp_path: Path
+) -> None:
+    """lm_eval.simple_evaluate with HFLM: every metric and standard error."""
+    settings = configure(task, limit=LIMIT)
+    out = tmp_path / "eval" / "scores.json"
+    run.evaluate(settings, llama_dir, task, 0, packaged, None, out)
+    ours = read_json(out)
+    loaded = tasks.load(task, 0, benchmarks.open_data(settings, task, packaged), tmp_path)
+    found = lm_eval.simple_evaluate(
+        hflm,
+        tasks=list(loaded["tasks"].values()),
+        task_manager=TaskManager(include_defaults=False),
+        limit=LIMIT,
+        bootstrap_iters=settings.evaluate.bootstrap_iters,
+    )
+    theirs = {key.partition(",")[0]: value for key, value in found["results"][task].items() if "," in key}
+    assert {name for name in theirs if not name.endswith("_stderr")} == ours["metrics"].keys()
+    for name, metric in ours["metrics"].items():
+        assert metric["value"] == pytest.approx(theirs[name], rel=1e-4)
+        assert metric["stderr"] == pytest.approx(theirs[f"{name}_stderr"], rel=1e-4)
+        assert metric["higher_is_better"] == found["higher_is_better"][task][name]
+    assert ours["n"] == LIMIT
+    assert ours["task_version"] == found["versions"][task]
+    assert ours["harness"] == f"lm_eval {lm_eval.__version__}"
+    assert ours["model_sha256"] == sha256_file(llama_dir / "model.safetensors")
+    documents = pq.read_table(out.with_suffix(".parquet"))
+    assert documents["doc_id"].to_pylist() == list(range(LIMIT))
+    assert documents["doc_sha256"].to_pylist() == [sample["doc_hash"] for sample in found["samples"][task]]
+    assert documents["acc"].to_pylist() == [float(sample["acc"]) for sample in found["samples"][task]]
+    assert np.mean(documents["acc"]) == pytest.approx(ours["metrics"]["acc"]["value"])
+
+
+def test_chance_levels(configure: Configure, llama_dir: Path, packaged: Path, tmp_path: Path) -> None:
+    """From the number of choices of the documents that were scored; some questions of ARC have three or five."""
+    settings = configure("arc_challenge", limit=300)
+    run.evaluate(settings, llama_dir, "arc_challenge", 0, packaged, None, tmp_path / "arc.json")
+    rows = pq.read_table(packaged / "arc_challenge/ARC-Challenge/test.parquet")["choices"].to_pylist()[:300]
+    chance = math.fsum(1 / len(row["text"]) for row in rows) / 300
+    assert {len(row["text"]) for row in rows} > {4}
+    metrics = read_json(tmp_path / "arc.json")["metrics"]
+    assert metrics["acc"]["chance"] == metrics["acc_norm"]["chance"] == pytest.approx(chance, abs=1e-12)
+    run.evaluate(
+        configure("lambada_openai", limit=2), llama_dir, "lambada_openai", 0, packaged, None, tmp_path / "l.json"
+    )
+    metrics = read_json(tmp_path / "l.json")["metrics"]
+    assert (metrics["acc"]["chance"], metrics["perplexity"]["chance"]) == (0.0, None)
+
+
+def test_the_same_bits_again_and_no_talk(
+    configure: Configure, llama_dir: Path, packaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = configure("lambada_openai", limit=10)
+    results = []
+    for folder in ("a", "b"):
+        out = tmp_path / folder / "scores.json"
+        run.evaluate(settings, llama_dir, "lambada_openai", 0, packaged, None, out)
+        results.append((read_json(out) | {"wall_s": 0}, sha256_file(out.with_suffix(".parquet"))))
+    assert results[0] == results[1]
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 2  # one line a run: where the result is
+    assert results[0][0]["label"] == "LAMBADA (white space collapsed)"
+
+
+def test_mmlu_is_recomputed_from_its_documents(
+    configure: Configure, llama_dir: Path, packaged: Path, tmp_path: Path
+) -> None:
+    """The group's score is the mean over documents; its standard error is the pooled one of the subjects."""
+    run.evaluate(configure("mmlu", limit=3), llama_dir, "mmlu", 0, packaged, None, tmp_path / "mmlu.json")
+    result = read_json(tmp_path / "mmlu.json")
+    documents = pq.read_table(tmp_path / "mmlu.parquet").to_pandas()
+    assert result["n"] == len(documents) == 57 * 3
+    assert documents.doc_id.is_unique
+    assert documents.subtask.nunique() == 57
+    metric = result["metrics"]["acc"]
+    assert metric["value"] == pytest.approx(documents.acc.mean(), abs=1e-12)
+    subjects = documents.groupby("subtask").acc
+    sizes, errors = subjects.size(), subjects.sem()
+    variance = ((sizes - 1) * sizes * errors**2).sum() / (sizes.sum() - 57)
+    assert metric["stderr"] == pytest.approx(math.sqrt(variance / sizes.sum()), abs=1e-12)
+    assert metric["chance"] == 0.25
+
+
+# -------------------------------------------------------------- the user's mistakes
+
+
+@pytest.fixture
+def command(root: Path, packaged: Path, wheel_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call the command line; give its exit code and what it said on stderr."""
+    value = yaml.safe_load((root / "config" / "quickstart.yaml").read_text())
+    value["cache"] = str(wheel_cache)
+    value["evaluate"]["tasks"] = [
+        {"name": "piqa", "shots": 0, "limit": 2},
+        {"name": "winogrande", "shots": 0, "limit": None},
+        {"name": "corpus_validation", "shots": 0, "limit": None},
+    ]
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(value))
+    out = tmp_path / "out.json"
+    out.write_text("what was there")
+
+    def call(model: Path, task: str = "piqa", data: Path | None = packaged) -> tuple[int, str]:
+        more = ["--benchmarks", str(data)] if data else []
+        code = cli.main(
+            ["evaluate", "--config", str(path), "--model", str(model), "--task", task, "--out", str(out), *more]
+        )
+        assert (out.read_text() == "what was there") == (code != 0)
+        return code, capsys.readouterr().err
+
+    return call
+
+
+def copy_of(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "model"))
+
+
+def refused(result: tuple[int, str], *words: str) -> None:
+    code, said = result
+    assert code == 2
+    assert len(said.splitlines()) == 1
+    for word in words:
+        assert word in said
+
+
+def test_a_good_model_passes(command: Any, llama_dir: Path) -> None:
+    code, _ = command(llama_dir)
+    assert code == 0
+
+
+def test_unknown_task(command: Any, llama_dir: Path) -> None:
+    refused(command(llama_dir, "winogrand"), "evaluate.tasks", "winogrande 0-shot")
+
+
+def test_missing_data(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    refused(command(llama_dir, data=None), "evaluate.data", "--benchmarks")
+    refused(command(llama_dir, data=tmp_path / "nowhere"), str(tmp_path / "nowhere"))
+    refused(command(llama_dir, "corpus_validation"), "--store")
+
+
+def test_a_folder_that_is_no_model(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    refused(command(tmp_path), "no config.json")
+    model = copy_of(llama_dir, tmp_path)
+    (model / "model.safetensors").unlink()
+    refused(command(model), "safetensors")
+
+
+def test_a_damaged_model(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    model = copy_of(llama_dir, tmp_path)
+    with open(model / "model.safetensors", "r+b") as file:
+        file.truncate(1000)
+    refused(command(model), str(model), "cannot be loaded")
+
+
+def test_no_tokenizer(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    model = copy_of(llama_dir, tmp_path)
+    for path in model.glob("tokenizer*"):
+        path.unlink()
+    refused(command(model), "has no tokenizer")
+
+
+def test_a_tokenizer_of_another_size(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    model = copy_of(llama_dir, tmp_path)
+    value = json.loads((model / "tokenizer.json").read_text())
+    kept = {token for token, index in value["model"]["vocab"].items() if index < 1000}
+    value["model"]["vocab"] = {token: i for token, i in value["model"]["vocab"].items() if token in kept}
+    value["model"]["merges"] = [pair for pair in value["model"]["merges"] if {*pair, "".join(pair)} <= kept]
+    (model / "tokenizer.json").write_text(json.dumps(value))
+    refused(command(model), "1,000", "1,024")
+
+
+def test_weights_that_are_not_the_stated_ones(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    model = copy_of(llama_dir, tmp_path)
+    write_json(model / "tokencodes.json", {"interface": "gf2", "seed": 1, "model_sha256": "0" * 64})
+    refused(command(model), "tokencodes.json", "export")
+
+
+def test_logits_that_are_not_finite(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    model = copy_of(llama_dir, tmp_path)
+    weights = load_file(model / "model.safetensors")
+    weights["lm_head.weight"] = torch.full_like(weights["lm_head.weight"], float("inf"))
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    refused(command(model), str(model), "not finite", "piqa, document")
+
+
+def test_no_cuda(
+    configure: Configure, llama_dir: Path, packaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"evaluate\.device"):
+        run.evaluate(configure("piqa", device="cuda"), llama_dir, "piqa", 0, packaged, None, tmp_path / "out.json")
