@@ -1,0 +1,79 @@
+"""Parameter accounting against the paper's own figures."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokencodes import config
+from tokencodes.cli import main
+from tokencodes.model import accounting
+
+
+def test_the_papers_figures_from_the_command_line(root, capsys):
+    assert main(["params", "--config", str(root / "config/paper.yaml"), "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["interfaces"]
+    assert counts["learned"]["trainable"] == 1_812_039_680
+    assert counts["binary16"]["trainable"] == counts["gf2"]["trainable"] == 1_711_376_384
+    difference = counts["learned"]["trainable"] - counts["gf2"]["trainable"]
+    assert difference == 100_663_296 and round(100 * difference / 1_812_039_680, 2) == 5.56
+    for name, row in counts.items():
+        assert row["backbone"] == 1_610_713_088 and row["head"] == 100_663_296, name
+        assert row["input"] == (100_663_296 if name == "learned" else 0)
+        assert row["buffers"] == (0 if name == "learned" else 49_152 * 16)
+
+
+def test_as_a_table_and_as_a_file(root, capsys, tmp_path):
+    out = tmp_path / "params.json"
+    assert main(["params", "--config", str(root / "config/paper.yaml"), "--out", str(out)]) == 0
+    assert "1,711,376,384" in capsys.readouterr().out
+    assert json.loads(out.read_text())["interfaces"]["gf2"]["trainable"] == 1_711_376_384
+
+
+@given(
+    vocab_size=st.integers(2, 5000),
+    heads=st.integers(1, 4),
+    width=st.integers(1, 8),
+    layers=st.integers(1, 5),
+    d_ff=st.integers(1, 200),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_shape_equals_the_closed_form(vocab_size, heads, width, layers, d_ff):
+    d_model = 2 * heads * width
+    model = config.Model(
+        vocab_size=vocab_size, d_model=d_model, n_layers=layers, n_heads=heads, d_ff=d_ff, context_length=8
+    )
+    found = accounting.count(config.TableInterface(kind="table"), model)
+    parts = accounting.closed_form(model)
+    assert found["backbone"] == parts["backbone"] and found["head"] == parts["head"]
+    assert found["trainable"] == sum(parts.values()) + vocab_size * d_model and found["buffers"] == 0
+
+
+def test_controls_count_what_they_train(root):
+    settings_ = config.load(root / "config/controls.yaml")
+    for name, interface in settings_.interfaces.items():
+        row = accounting.count(interface, settings_.model)
+        width = 0
+        if interface.kind == "table":
+            width = settings_.model.d_model
+        elif interface.codebook.kind == "learned":
+            width = interface.codebook.width
+        assert row["input"] == settings_.model.vocab_size * width, name
+
+
+@pytest.mark.parametrize("name", ["quickstart", "paper", "controls"])
+def test_plan_of_shipped_configs(root, capsys, name):
+    assert main(["plan", "--config", str(root / f"config/{name}.yaml"), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    settings_ = config.load(root / f"config/{name}.yaml")
+    assert plan["tokens_per_model"] == settings_.train.max_steps * settings_.train.tokens_per_step
+    assert plan["jobs"]["train"] == len(settings_.interfaces) and len(plan["shards"]) == plan["jobs"]["prepare"]
+    if name == "paper":
+        assert plan["tokens_per_model"] == 100_270_080_000 and len(plan["shards"]) == 234
+        # 6 N per token for the matrices of backbone and head, plus causal attention 6 L d T
+        matrices = 24 * (4 * 2048**2 + 3 * 2048 * 8192) + 49_152 * 2048
+        assert plan["flops_per_token"] == 6 * matrices + 6 * 24 * 2048 * 2048
+        assert plan["interfaces"]["learned"]["checkpoint_bytes"] == 12 * 1_812_039_680
+    assert main(["plan", "--config", str(root / f"config/{name}.yaml")]) == 0
+    assert "tokens a model" in capsys.readouterr().out
