@@ -19,12 +19,15 @@ import pyarrow as pa
 
 from tokencodes import config
 from tokencodes.errors import UserError
-from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_json
+from tokencodes.files import atomic_path, digest, json_text, read_json, sha256_file, write_json
 
 FORMAT = 1
 SPLITS = ("train", "validation")
 HEADER = b"tokencodes"
 MANIFEST, UNIGRAM = "manifest.json", "unigram.npy"
+FILES = ("train.arrow", "validation.arrow", UNIGRAM)  # of a shard, beside its manifest
+SHARED = ("format_version", "vocab_size", "tokenizer_sha256", "data_sha256")  # by all headers and manifests of a store
+SHARD_KEYS = {*SHARED, *SPLITS, "shard", "rows_in", "kept", "dropped", "tokens", "files"}
 REMEDY = "prepare the shard again"
 
 
@@ -44,7 +47,7 @@ class Shard:
     def _batch(self) -> pa.RecordBatch:
         try:
             return pa.ipc.open_file(pa.memory_map(str(self.path))).get_batch(0)
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException, LookupError) as error:
             raise UserError(f"{self.path}: missing or damaged ({error}); {REMEDY}") from None
 
     @cached_property
@@ -79,20 +82,45 @@ class Shard:
         """Tokens of one document, a view."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
-    def check(self) -> None:
-        """The cheap check of every opening: header, counts, offsets. Raises UserError."""
-        header, offsets = self.header, self.offsets
+    def check(self, expected: dict[str, Any]) -> None:
+        """The cheap check of every opening: layout, header, counts, offsets. Raises UserError.
+
+        `expected` is what manifests say that the header holds.
+        """
+        try:
+            problem = self._problem(expected)
+        except UserError:
+            raise
+        except Exception as error:  # damaged bytes can raise anything from Arrow, JSON, UTF-8 and NumPy
+            problem = f"damaged ({' '.join(str(error).split())})"
+        if problem:
+            raise UserError(f"{self.path}: {problem}; {REMEDY}")
+
+    def _problem(self, expected: dict[str, Any]) -> str | None:
+        header = self.header
         if header["format_version"] != FORMAT:
-            raise UserError(f"{self.path}: format {header['format_version']}, this code reads {FORMAT}; {REMEDY}")
+            return f"format {header['format_version']}, this code reads {FORMAT}"
+        if other := [key for key, value in expected.items() if header[key] != value]:
+            return f"its header and the shard's manifest differ in {', '.join(other)}"
+        if not self._batch.schema.remove_metadata().equals(_schema(header["vocab_size"])):
+            return "its columns are not those of a store"
+        self._batch.validate()  # lengths against buffers: nothing outside the file is read through a view
+        offsets = self.offsets
         whole = (
             len(offsets) == header["documents"] + 1
             and len(self.tokens) == header["tokens"] == offsets[-1]
             and offsets[0] == 0
             and bool((np.diff(offsets) > 0).all())
             and header["max_id"] < header["vocab_size"]
+            and len(self.ids) == len(self.keys) == header["documents"]
         )
-        if not whole:
-            raise UserError(f"{self.path}: its offsets and counts do not fit together; {REMEDY}")
+        return None if whole else "its offsets and counts do not fit together"
+
+
+def _schema(vocab_size: int) -> pa.Schema:
+    """Columns of an .arrow file."""
+    tokens = pa.large_list(pa.from_numpy_dtype(token_dtype(vocab_size)))
+    return pa.schema({"id": pa.large_string(), "key": pa.uint64(), "tokens": tokens})
 
 
 def write_split(path: Path, ids: list[str], keys: list[int], lengths: list[int], raw: Path, header: dict) -> None:
@@ -102,13 +130,13 @@ def write_split(path: Path, ids: list[str], keys: list[int], lengths: list[int],
     n_tokens = int(offsets[-1])
     buffer = pa.memory_map(str(raw)).read_buffer() if n_tokens else pa.py_buffer(b"")
     values = pa.Array.from_buffers(pa.from_numpy_dtype(dtype), n_tokens, [None, buffer])
-    columns = {
-        "id": pa.array(ids, pa.large_string()),
-        "key": pa.array(keys, pa.uint64()),
-        "tokens": pa.LargeListArray.from_arrays(pa.array(offsets), values),
-    }
-    batch = pa.record_batch(columns)
-    batch = batch.replace_schema_metadata({HEADER: json.dumps(header, sort_keys=True).encode()})
+    columns = [
+        pa.array(ids, pa.large_string()),
+        pa.array(keys, pa.uint64()),
+        pa.LargeListArray.from_arrays(pa.array(offsets), values),
+    ]
+    metadata = {HEADER: json.dumps(header, sort_keys=True).encode()}
+    batch = pa.record_batch(columns, schema=_schema(header["vocab_size"]).with_metadata(metadata))
     with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), batch.schema) as writer:
         writer.write_batch(batch)
 
@@ -138,12 +166,7 @@ class Store:
             folder = store.path / entry["name"]
             if not (folder / MANIFEST).is_file() or sha256_file(folder / MANIFEST) != entry["sha256"]:
                 raise UserError(f"{folder}: not the shard that the store's manifest lists; {REMEDY} and index again")
-            for name, file in read_json(folder / MANIFEST)["files"].items():
-                if not (folder / name).is_file() or (folder / name).stat().st_size != file["bytes"]:
-                    raise UserError(f"{folder / name}: missing or cut; {REMEDY}")
-        for split in SPLITS:
-            for shard in store.split(split):
-                shard.check()
+            _check_shard(folder, _shard_manifest(folder))
         return store
 
     def split(self, name: str) -> list[Shard]:
@@ -152,26 +175,60 @@ class Store:
 
 
 def _index(path: Path) -> dict[str, Any]:
-    manifest = read_json(path / MANIFEST)
-    if manifest.get("format_version") != FORMAT or "shards" not in manifest:
-        raise UserError(f"{path / MANIFEST}: not the manifest of a store in format {FORMAT}; run `tokencodes index`")
+    """The store's manifest, checked against its own digest."""
+    manifest, where = read_json(path / MANIFEST), path / MANIFEST
+    if not isinstance(manifest, dict) or manifest.get("format_version") != FORMAT or "shards" not in manifest:
+        raise UserError(f"{where}: not the manifest of a store in format {FORMAT}; run `tokencodes index`")
+    if manifest.get("sha256") != digest({key: value for key, value in manifest.items() if key != "sha256"}):
+        raise UserError(f"{where}: changed since it was written; run `tokencodes index` again")
+    for entry in manifest["shards"]:
+        if entry["name"] != Path(entry["name"]).name or entry["name"] in ("", ".."):
+            raise UserError(f"{where}: {entry['name']!r} is not the name of a folder beside it")
     return manifest
 
 
+def _shard_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of one shard, which must be this shard's."""
+    manifest = read_json(folder / MANIFEST)
+    if not isinstance(manifest, dict) or not manifest.keys() >= SHARD_KEYS or manifest["files"].keys() != {*FILES}:
+        raise UserError(f"{folder / MANIFEST}: not the manifest of a shard; {REMEDY}")
+    if manifest["format_version"] != FORMAT:
+        raise UserError(f"{folder}: format {manifest['format_version']}, this code reads {FORMAT}; {REMEDY}")
+    if manifest["shard"] != folder.name:
+        raise UserError(f"{folder}: holds shard {manifest['shard']}, not the one that it is named after; {REMEDY}")
+    return manifest
+
+
+def _check_shard(folder: Path, manifest: dict[str, Any]) -> None:
+    """The cheap check of a shard: sizes of its files, and what Shard.check does."""
+    for name in FILES:
+        if not (folder / name).is_file() or (folder / name).stat().st_size != manifest["files"][name]["bytes"]:
+            raise UserError(f"{folder / name}: missing or cut; {REMEDY}")
+    for split in SPLITS:
+        expected = {key: manifest[key] for key in (*SHARED, "shard")} | {"split": split} | manifest[split]
+        Shard(folder.name, folder / f"{split}.arrow").check(expected)
+
+
 def verify(path: Path) -> None:
-    """The full check: the cheap one, and the SHA-256 of every file, and that every id is below V. Raises UserError."""
-    store = Store.open(path)
+    """The full check: the SHA-256 of every file, the cheap check, and that every id is below V. Raises UserError."""
+    manifest = _index(path)
+    if (path / MANIFEST).read_bytes() != json_text(manifest).encode():
+        raise UserError(f"{path / MANIFEST}: not the bytes that were written; run `tokencodes index` again")
     n_files = 0
-    for entry in store.manifest["shards"]:
-        for name, file in read_json(path / entry["name"] / MANIFEST)["files"].items():
-            if sha256_file(path / entry["name"] / name) != file["sha256"]:
-                raise UserError(f"{path / entry['name'] / name}: not the bytes that were written; {REMEDY}")
+    for entry in manifest["shards"]:
+        folder = path / entry["name"]
+        if not (folder / MANIFEST).is_file() or sha256_file(folder / MANIFEST) != entry["sha256"]:
+            raise UserError(f"{folder}: not the shard that the store's manifest lists; {REMEDY} and index again")
+        for name, file in _shard_manifest(folder)["files"].items():
+            if not (folder / name).is_file() or sha256_file(folder / name) != file["sha256"]:
+                raise UserError(f"{folder / name}: missing, or not the bytes that were written; {REMEDY}")
             n_files += 1
+    store = Store.open(path)
     for split in SPLITS:
         for shard in store.split(split):
             if len(shard.tokens) and int(shard.tokens.max()) != shard.header["max_id"]:
                 raise UserError(f"{shard.path}: its largest id is not the one in its header; {REMEDY}")
-    print(f"{path}: {len(store.manifest['shards'])} shards, {n_files} files, every byte as written")
+    print(f"{path}: {len(manifest['shards'])} shards, {n_files} files, every byte as written")
 
 
 # --------------------------------------------------------------------- index
@@ -192,20 +249,25 @@ def cross_entropy(train: np.ndarray, held_out: np.ndarray) -> float:
 def index(settings: config.Config, shards: list[Path], out: Path) -> None:
     """Join prepared shards into a store: write its manifest to `out`, beside the shards' folders.
 
-    Raises UserError if a shard is missing, was prepared from another config or tokenizer, or if a split that is needed
-    has no document.
+    Raises UserError if a shard is missing, damaged, named twice, or was prepared from another config or tokenizer, or
+    if a split has no document.
     """
     expected = config.data_digest(settings.data, settings.model.vocab_size)
     entries, manifests, keys = [], [], {split: [] for split in SPLITS}
     counts = np.zeros((len(SPLITS), settings.model.vocab_size), dtype=np.int64)
     for folder in shards:
-        if folder.resolve().parent != out.resolve().parent:
+        if folder.parent.resolve() != out.parent.resolve():
             raise UserError(f"{folder}: lies not beside {out}; a store's shards are in one folder with its manifest")
-        manifest = read_json(folder / MANIFEST)
+        if any(entry["name"] == folder.name for entry in entries):
+            raise UserError(f"{folder}: named twice; its documents would count twice")
+        manifest = _shard_manifest(folder)
         if manifest["data_sha256"] != expected:
             raise UserError(f"{folder}: was prepared with another `data` section or vocab_size; {REMEDY}")
         if manifests and manifest["tokenizer_sha256"] != manifests[0]["tokenizer_sha256"]:
             raise UserError(f"{folder}: was prepared with another tokenizer than {shards[0]}; {REMEDY}")
+        _check_shard(folder, manifest)
+        if sha256_file(folder / UNIGRAM) != manifest["files"][UNIGRAM]["sha256"]:
+            raise UserError(f"{folder / UNIGRAM}: not the bytes that were written; {REMEDY}")
         manifests.append(manifest)
         counts += np.load(folder / UNIGRAM)
         for split in SPLITS:
