@@ -1,4 +1,4 @@
-"""The DAG in a copy of the project: with stand-in stages that write what the real ones declare, and with the real ones."""
+"""The DAG in a copy of the project: with stand-ins that write what the stages declare, and with the stages."""
 
 import json
 import os
@@ -31,13 +31,13 @@ class Project:
             "PATH": os.pathsep.join([*path, str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(self.folder / "src"),
             "XDG_CACHE_HOME": str(self.folder / "xdg"),
-            "NO_COLOR": "1",
         }
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def command(self, *arguments: str, config: str | None = "tiny.yaml", profile: str = "local") -> list[str]:
         files = ["--configfile", config] if config else []
         profiles = ["--profile", f"workflow/profiles/{profile}"]
-        return [sys.executable, "-m", "snakemake", *profiles, "--cores", "2", *files, *arguments]
+        return [sys.executable, "-m", "snakemake", *arguments, *profiles, "--cores", "2", *files]
 
     def snakemake(self, *arguments: str, code: int = 0, env: dict[str, str] | None = None, **kwargs: Any) -> str:
         """Run it; returns stdout and stderr together."""
@@ -73,7 +73,13 @@ class Project:
         log.unlink(missing_ok=True)
         return lines
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config as plain values."""
+        return json.loads((self.folder / "tiny.yaml").read_text())
+
     def configure(self, value: dict[str, Any], name: str = "tiny.yaml") -> None:
+        """Write a config."""
         (self.folder / name).write_text(json.dumps(value, indent=1))
 
     def edit(self, path: str, old: str, new: str) -> None:
@@ -84,8 +90,8 @@ class Project:
         file.write_text(text.replace(old, new, 1))
 
 
-def copy_of(root: Path, folder: Path, *, stand_ins: bool) -> Project:
-    """The project's own files in `folder`, with or without stand-ins on the PATH."""
+def copy_of(root: Path, tiny: Any, folder: Path, *, stand_ins: bool) -> Project:
+    """The project's own files in `folder` and a small corpus, with or without stand-ins on the PATH."""
     folder.mkdir(parents=True)
     for name in COPIED:
         source = root / name
@@ -95,6 +101,7 @@ def copy_of(root: Path, folder: Path, *, stand_ins: bool) -> Project:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
         else:
             shutil.copy2(source, folder / name)
+    shutil.copytree(tiny.folder / "corpus", folder / "corpus")
     if stand_ins:
         program = folder / "bin" / "tokencodes"
         program.parent.mkdir()
@@ -104,9 +111,10 @@ def copy_of(root: Path, folder: Path, *, stand_ins: bool) -> Project:
 
 
 def tiny_value(tiny: Any, **changes: Any) -> dict[str, Any]:
-    """The tiny config as plain values, every key spelled out: two interfaces, two shards, two tasks."""
+    """The tiny config as plain values, every key spelled out: two interfaces, two shards, one task."""
     value = tiny.config().model_dump(mode="json")
     del value["interfaces"]["gf2"]
+    value["data"]["source"]["path"] = "corpus"
     value["train"]["on_code_change"] = "restart"
     for key, change in changes.items():
         value[key] = {**value[key], **change} if isinstance(change, dict) else change
@@ -115,7 +123,7 @@ def tiny_value(tiny: Any, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def _finished(root, tiny, tmp_path_factory) -> Path:
-    project = copy_of(root, tmp_path_factory.mktemp("workflow") / "finished", stand_ins=True)
+    project = copy_of(root, tiny, tmp_path_factory.mktemp("workflow") / "finished", stand_ins=True)
     tasks = [{"name": "piqa", "shots": 0, "limit": None}, {"name": "corpus_validation", "shots": 0, "limit": None}]
     project.configure(tiny_value(tiny, evaluate={"tasks": tasks}))
     project.snakemake()
@@ -134,6 +142,17 @@ def finished(_finished, tmp_path) -> Project:
 @pytest.fixture
 def fresh(root, tiny, tmp_path) -> Project:
     """A fresh copy with stand-ins, and nothing run."""
-    project = copy_of(root, tmp_path / "project", stand_ins=True)
+    project = copy_of(root, tiny, tmp_path / "project", stand_ins=True)
     project.configure(tiny_value(tiny))
+    return project
+
+
+@pytest.fixture
+def real(root, tiny, tmp_path) -> Project:
+    """A fresh copy with the stages themselves: one model, trained for some seconds."""
+    project = copy_of(root, tiny, tmp_path / "project", stand_ins=False)
+    steps = {"max_steps": 900, "validate_every": 300, "checkpoint_every": 100, "log_every": 50}
+    value = tiny_value(tiny, train=steps)
+    del value["interfaces"]["learned"]
+    project.configure(value)
     return project

@@ -71,7 +71,9 @@ match stage:
         all_of(args.out, args.out.with_suffix(".parquet"))
     case "tables":
         tables = args.results / "tables"
-        names = [f"{name}.{kind}" for name in ("accounting", "results", "data", "training") for kind in ("csv", "md", "tex")]
+        names = [
+            f"{name}.{kind}" for name in ("accounting", "results", "data", "training") for kind in ("csv", "md", "tex")
+        ]
         all_of(*(tables / name for name in (*names, "results_by_seed.csv", "summary.txt")))
     case "figures":
         names = [f"{name}.{kind}" for name in ("loss", "benchmarks", "accounting") for kind in ("png", "svg")]
