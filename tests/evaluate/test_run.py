@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import lm_eval
 import numpy as np
 import pyarrow.parquet as pq
@@ -109,6 +110,43 @@ def test_mmlu_is_recomputed_from_its_documents(
     variance = ((sizes - 1) * sizes * errors**2).sum() / (sizes.sum() - 57)
     assert metric["stderr"] == pytest.approx(math.sqrt(variance / sizes.sum()), abs=1e-12)
     assert metric["chance"] == 0.25
+
+
+def test_wikitext_on_the_harness_own_data(
+    configure: Configure, llama_dir: Path, hflm: HFLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With data: hub; the hub is stood in for by pages in WikiText's form."""
+    pages = [
+        f" = Page {i} = \n The ship , built in 19{i} , had 3 @,@ 500 tons ; it 's sunk . \n" * (3 + i) for i in range(5)
+    ]
+    rows = datasets.Dataset.from_dict({"page": pages})
+    splits = datasets.DatasetDict({"train": rows, "validation": rows, "test": rows})
+    asked = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda **keys: asked.append(keys) or splits)
+    settings = configure("wikitext", data="hub")
+    run.evaluate(settings, llama_dir, "wikitext", 0, None, None, tmp_path / "wikitext.json")
+    assert [(keys["path"], keys["name"]) for keys in asked] == [
+        ("EleutherAI/wikitext_document_level", "wikitext-2-raw-v1")
+    ]
+    result = read_json(tmp_path / "wikitext.json")
+    documents = pq.read_table(tmp_path / "wikitext.parquet").to_pydict()
+    assert documents.keys() == {"doc_id", "doc_sha256", "loglikelihood", "words", "bytes"}
+    assert documents["bytes"] == [len(page.encode()) for page in pages]
+    total, words = math.fsum(documents["loglikelihood"]), sum(documents["words"])
+    metric = result["metrics"]["word_perplexity"]
+    assert metric == {
+        "value": pytest.approx(math.exp(-total / words)),
+        "stderr": None,
+        "chance": None,
+        "higher_is_better": False,
+    }
+    assert result["label"] == "WikiText"
+    found = lm_eval.simple_evaluate(
+        hflm,
+        tasks=list(tasks.load("wikitext", 0, benchmarks.Data(None, "", None), tmp_path)["tasks"].values()),
+        task_manager=TaskManager(include_defaults=False),
+    )
+    assert metric["value"] == pytest.approx(found["results"]["wikitext"]["word_perplexity,none"], rel=1e-5)
 
 
 # -------------------------------------------------------------- the user's mistakes
