@@ -110,6 +110,17 @@ def test_only_what_the_tasks_need_and_the_same_bytes_again(
     assert sha256_file(tmp_path / "a" / relative) == sha256_file(packaged / relative)
 
 
+def test_one_task_alone(packaged: Path, configure: Configure, tmp_path: Path) -> None:
+    settings = configure("piqa", "winogrande", "wikitext", "corpus_validation")
+    benchmarks.fetch(settings, tmp_path / "piqa", "piqa")  # that another task has no data is that task's error
+    whole, alone = (read_json(folder / "manifest.json") for folder in (packaged, tmp_path / "piqa"))
+    assert alone == whole | {"tasks": {"piqa": whole["tasks"]["piqa"]}}
+    benchmarks.fetch(settings, tmp_path / "corpus", "corpus_validation")
+    assert read_json(tmp_path / "corpus" / "manifest.json")["tasks"] == {}
+    with pytest.raises(UserError, match="'winogrand'; did you mean 'winogrande'"):
+        benchmarks.fetch(settings, tmp_path / "none", "winogrand")
+
+
 def test_hub_data_is_left_to_the_harness(configure: Configure, tmp_path: Path) -> None:
     settings = configure("hellaswag", "wikitext", data="hub")
     benchmarks.fetch(settings, tmp_path)

