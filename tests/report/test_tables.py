@@ -143,6 +143,17 @@ def test_nan_is_shown_as_nan(settings, folder):
     assert found["acc", "piqa", "gf2"] == "NaN"
 
 
+def test_perplexities_of_any_size_are_short(settings, folder):
+    for value, stderr, shown in ((73_624_003.0, 60_960_688.0, "73.6M ± 61.0M"), (50_045.2, 2_502.3, "50,045 ± 2,502")):
+        edit(
+            folder / "eval/gf2-s0/lambada_openai-0shot.json",
+            lambda c, value=value, stderr=stderr: c["metrics"]["perplexity"].update(value=value, stderr=stderr),
+        )
+        tables.write(settings, folder)
+        cells = {line[0]: line for line in markdown_cells(folder / "tables/results.md")}
+        assert cells["LAMBADA (white space collapsed), perplexity"][5] == shown
+
+
 def test_the_papers_figures_stand_in_columns_of_their_own(settings, folder):
     value = settings.model_dump(mode="json")
     value["interfaces"]["gf2"]["reference"] = None

@@ -171,6 +171,8 @@ def loss(results: Results) -> Figure:
         return canvas.figure
     last = int(results.curves.step.max())
     first_zoomed = max(1, math.floor(last * (1 - ZOOM)))
+    measured = results.curves.step[results.curves.val_loss.notna()]
+    first_zoomed = int(measured[measured <= first_zoomed].max()) if (measured <= first_zoomed).any() else first_zoomed
     end.set_title(f"From step {first_zoomed:,}", loc="left")
     looks = _look(results)
     closing = results.curves[results.curves.step >= first_zoomed]
@@ -379,7 +381,8 @@ def _range(axes: Axes, extremes: list[float], metric: str) -> None:
         return
     low, high = min(extremes), max(extremes)
     least = 4.0 if findings.is_proportion(metric) else 0.04 * abs(high) or 1.0
-    margin = 0.08 * max(high - low, least)
+    high = max(high, low + least)
+    margin = 0.08 * (high - low)
     axes.set_xlim(low - margin, high + margin)
     axes.xaxis.set_major_locator(MaxNLocator(4, min_n_ticks=2))
 

@@ -163,7 +163,8 @@ def checks(results: Results) -> Table:
         header=("Check", *interfaces),
         rows=tuple((name, *(outcome(name, interface) for interface in interfaces)) for name in names),
         records=(),
-        sources=tuple(tables.pattern(results, rows[rows.name == name].path) for name in names),
+        notes=(f"{GAP}: the check does not apply to that interface, or has not run.",),
+        sources=tuple(tables.pattern(results, rows.path) for _ in names),
     )
 
 
@@ -259,11 +260,11 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return GAP
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}\u00a0s"
     whole = round(seconds)
     for size, name, smaller, inner in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:
-            return f"{whole // size} {name} {whole % size // smaller} {inner}"
+            return f"{whole // size}\u00a0{name} {whole % size // smaller}\u00a0{inner}"
     raise AssertionError("a minute and more is covered above")
 
 

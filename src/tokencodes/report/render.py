@@ -67,6 +67,16 @@ def decimal(value: float | None, digits: int) -> str:
     return f"{value:,.{digits}f}".replace("-", "−")
 
 
+MILLION = 1e6
+
+
+def millions(value: float | None) -> str:
+    """73.6M: for perplexities that have no meaning beyond their size."""
+    if value is None or not math.isfinite(value):
+        return decimal(value, 1)
+    return f"{decimal(value / MILLION, 1)}M"
+
+
 def digits_of(value: float) -> int:
     """Decimals that show about four significant digits of a perplexity."""
     size = abs(value)

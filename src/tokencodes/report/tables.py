@@ -191,6 +191,8 @@ def _shower(metric: str, value: float, n: int) -> Callable[[float | None], str]:
     if findings.is_proportion(metric):
         digits = 2 if n >= MANY_DOCUMENTS else 1
         return lambda score: render.decimal(None if score is None else 100 * score, digits)
+    if abs(value) >= render.MILLION:
+        return lambda score: render.millions(score)
     digits = 3 if metric in ("bits_per_byte", "validation_loss") else render.digits_of(value)
     return lambda score: render.decimal(score, digits)
 
