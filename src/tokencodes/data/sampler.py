@@ -40,7 +40,9 @@ class Sampler:
     """Windows of one split of a store."""
 
     def __init__(self, store: Store, split: str, context_length: int, seed: int):
-        """Raises UserError if the split has no document, or one that is shorter than a window."""
+        """Raises UserError if the split has no document, one that is shorter than a window, or for a seed above 2^64."""
+        if not 0 <= seed < 2**64:
+            raise UserError(f"seed {seed}: the sampler's counter takes seeds from 0 to 2^64 - 1; set a smaller one")
         self.seed, self.stream, self.length = seed, SPLITS.index(split), context_length + 1
         self.shards = [shard for shard in store.split(split) if len(shard.offsets) > 1]
         if not self.shards:
@@ -66,17 +68,16 @@ class Sampler:
         document = below(words[:, 0], self.n_documents)
         shard = np.searchsorted(self.first_document, document, side="right") - 1
         document = document - self.first_document[shard]
-        lengths = np.empty(len(words), dtype=np.int64)
-        for number in np.unique(shard):
-            mine = shard == number
-            offsets = self.offsets[number]
-            lengths[mine] = offsets[document[mine] + 1] - offsets[document[mine]]
+        bounds = [self.offsets[of][at : at + 2] for of, at in zip(shard.tolist(), document.tolist(), strict=True)]
+        lengths = np.diff(np.array(bounds, dtype=np.int64).reshape(-1, 2)).ravel()
         return shard, document, below(words[:, 1], lengths - self.length + 1)
 
     def windows(self, step: int, indices: np.ndarray | range) -> np.ndarray:
         """Token ids int64 (n, context_length + 1) of these places in the global batch of `step`."""
         out = np.empty((len(indices), self.length), dtype=np.int64)
-        for row, (shard, document, start) in enumerate(zip(*self.places(step, indices), strict=True)):
-            at = self.offsets[shard][document] + start
-            out[row] = self.tokens[shard][at : at + self.length]
+        for row, shard, document, start in zip(
+            out, *(each.tolist() for each in self.places(step, indices)), strict=True
+        ):
+            at = self.offsets[shard].item(document) + start
+            row[:] = self.tokens[shard][at : at + self.length]
         return out
