@@ -41,12 +41,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(context, upstream: Tensor):
         grad_hidden, grad_weight = context.saved_tensors
-        return (
-            None if grad_hidden is None else grad_hidden * upstream.to(grad_hidden.dtype),
-            None if grad_weight is None else (grad_weight * upstream).to(context.weight_dtype),
-            None,
-            None,
-        )
+        if grad_hidden is not None:
+            grad_hidden.mul_(upstream)  # in place: they are as large as what they are the gradients of
+        if grad_weight is not None:
+            grad_weight = grad_weight.mul_(upstream).to(context.weight_dtype)
+        return grad_hidden, grad_weight, None, None
 
 
 def summed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk: int) -> Tensor:
