@@ -40,7 +40,7 @@ class Sampler:
     """Windows of one split of a store."""
 
     def __init__(self, store: Store, split: str, context_length: int, seed: int):
-        """Raises UserError if the split has no document, one that is shorter than a window, or for a seed above 2^64."""
+        """Raises UserError if the split has no document, if one is shorter than a window, or for a seed of 2^64 on."""
         if not 0 <= seed < 2**64:
             raise UserError(f"seed {seed}: the sampler's counter takes seeds from 0 to 2^64 - 1; set a smaller one")
         self.seed, self.stream, self.length = seed, SPLITS.index(split), context_length + 1
