@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 import simulate
 
-from tokencodes import cli
+from tokencodes import cli, config
 from tokencodes.files import write_json
 from tokencodes.report import figures, page, tables
 from tokencodes.report.results import read
@@ -180,14 +180,23 @@ def test_failed_checks_and_gaps_are_seen(stage, folder):
     assert "7 of 8 passed, for 2 of 3 models" in "".join(document.text)
 
 
-@pytest.mark.parametrize("kind", ["empty", "controls"])
-def test_pages_of_other_shapes(settings, tmp_path, kind):
-    chosen = simulate.controls(settings) if kind == "controls" else settings
-    if kind == "controls":
+@pytest.mark.parametrize("kind", ["nothing has run", "controls", "no benchmark", "no learned table", "local corpus"])
+def test_runs_of_other_shapes(settings, tmp_path, kind):
+    value = settings.model_dump(mode="json")
+    if kind == "no benchmark":
+        value["evaluate"]["tasks"] = []
+    if kind == "no learned table":
+        value["interfaces"] = {"gf2": value["interfaces"]["gf2"]}
+    if kind == "local corpus":
+        value["data"]["source"] = {"kind": "local", "path": "corpus/<mine>"}
+    chosen = simulate.controls(settings) if kind == "controls" else config.parse(config.Config, value, kind)
+    if kind != "nothing has run":
         simulate.results(chosen, tmp_path)
+    tables.write(chosen, tmp_path)
     figures.write(chosen, tmp_path)
     page.write(chosen, tmp_path, tmp_path / "report.html")
-    Document((tmp_path / "report.html").read_text(encoding="utf-8"))
+    document = Document((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert set(chosen.interfaces) <= {" ".join(cell.split()) for cell in document.cells}
 
 
 # Text and what it may lie on, by the style sheet's names.
