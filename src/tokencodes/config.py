@@ -241,6 +241,7 @@ class Train(Strict):
     adam_eps: float = Field(1e-8, gt=0)  # ours
     grad_clip: float = Field(1.0, gt=0)
     n_gpus: int = Field(ge=1)  # ranks of one training job; on a CPU device: processes
+    parallel: Literal["ddp", "fsdp"] = "ddp"  # whole copies on each rank, or sharded weights and optimizer state
     micro_batch_size: int = Field(ge=1)
     grad_accum_steps: int = Field(ge=1)
     tokens_per_step: int = Field(ge=1)  # stated and asserted: n_gpus * micro_batch_size * grad_accum_steps * context
@@ -327,6 +328,7 @@ class StageResources(Strict):
 
 NOT_IDENTITY = (
     "n_gpus",
+    "parallel",
     "micro_batch_size",
     "grad_accum_steps",
     "device",

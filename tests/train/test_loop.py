@@ -217,28 +217,81 @@ def test_the_time_budget_stops_in_time_and_the_run_goes_on(tiny, tmp_path):
     assert checkpoint.sorted_paths(tmp_path / "out" / "checkpoints")[-1].name > first.name
 
 
-def test_two_ranks_equal_one_within_rounding(tiny, tmp_path):
-    outs = []
-    for ranks, micro in ((1, 2), (2, 1)):
-        folder = tmp_path / str(ranks)
-        folder.mkdir()
-        finish(command(tiny, folder, ranks=ranks, micro_batch_size=micro))
-        outs.append(folder / "out")
-    one, two = (metrics.read_jsonl(out / "metrics.jsonl") for out in outs)
-    assert len(one) == len(two) == 12
-    for a, b in zip(one, two, strict=True):
+@pytest.mark.parametrize(
+    ("ranks", "split"),
+    [
+        (2, {"micro_batch_size": 1, "grad_accum_steps": 2}),
+        (2, {"micro_batch_size": 1, "grad_accum_steps": 2, "parallel": "fsdp"}),
+        (4, {"micro_batch_size": 1, "grad_accum_steps": 1}),
+    ],
+    ids=["ddp-2", "fsdp-2", "ddp-4"],
+)
+def test_any_number_of_ranks_equals_one_within_rounding(tiny, tmp_path, straight, ranks, split):
+    finish(command(tiny, tmp_path, ranks=ranks, **split))
+    one, many = (metrics.read_jsonl(out / "metrics.jsonl") for out in (straight("gf2"), tmp_path / "out"))
+    assert len(one) == len(many) == 12
+    for a, b in zip(one, many, strict=True):
         assert a.keys() == b.keys()
         for key in a:
             assert a[key] == pytest.approx(b[key], rel=1e-4), (a["step"], key)
 
 
-def test_a_run_may_move_to_another_number_of_ranks(tiny, tmp_path, monkeypatch):
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_run_may_move_to_another_number_of_ranks(tiny, tmp_path, straight, monkeypatch, parallel):
     with monkeypatch.context() as patch:
         stop_at(patch, {6})
         with pytest.raises(StoppedEarly):
             loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path / "out")
-    finish(command(tiny, tmp_path, ranks=2, micro_batch_size=1))
-    assert [line["step"] for line in metrics.read_jsonl(tmp_path / "out" / "metrics.jsonl")] == list(range(1, 13))
+    finish(command(tiny, tmp_path, ranks=2, micro_batch_size=1, parallel=parallel))
+    moved = metrics.read_jsonl(tmp_path / "out" / "metrics.jsonl")
+    assert [line["step"] for line in moved] == list(range(1, 13))
+    assert moved[-1]["val_loss"] == pytest.approx(metrics.read_jsonl(straight("gf2") / "metrics.jsonl")[-1]["val_loss"])
+    weights = [
+        load_file(checkpoint.sorted_paths(out / "checkpoints")[-1] / "model.safetensors")
+        for out in (tmp_path / "out", straight("gf2"))
+    ]
+    for name, tensor in weights[1].items():
+        torch.testing.assert_close(weights[0][name], tensor, rtol=1e-3, atol=1e-5)
+
+
+def test_gradients_meet_once_a_step(tiny, tmp_path):
+    """Inside an accumulation step no rank talks to another: with 4 micro-batches as many reductions as with 1."""
+    counts = []
+    for accum, micro in ((4, 1), (1, 4)):
+        script = tmp_path / f"count{accum}.py"
+        script.write_text(COUNT_REDUCTIONS)
+        run = tmp_path / "run.yaml"
+        split = {"n_gpus": 2, "grad_accum_steps": accum, "micro_batch_size": micro, "tokens_per_step": 128}
+        run.write_text(config.dump(tiny.config(train=split).run("gf2", 0)))
+        line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+        done = subprocess.run([*line, str(run), str(tiny.store)], env=ENV, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        counts.append(int(done.stdout.split()[-1]))
+    assert counts[0] == counts[1] > 0
+
+
+COUNT_REDUCTIONS = """
+import sys, torch
+from pathlib import Path
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from tokencodes import config
+from tokencodes.data.store import Store
+from tokencodes.train import distributed, loop
+
+run = config.load_run(sys.argv[1])
+with distributed.job(run.train) as ranks:
+    trainer = loop.Trainer(run, Store.open(Path(sys.argv[2])), Path("unused"), ranks, loop.Stop(None))
+    calls = []
+
+    def hook(state, bucket):
+        calls.append(1)
+        return default_hooks.allreduce_hook(state, bucket)
+
+    trainer.module.register_comm_hook(None, hook)
+    trainer.accumulate(1)
+    if ranks.main:
+        print(len(calls))
+"""
 
 
 def test_the_number_of_processes_is_asserted(tiny, tmp_path):

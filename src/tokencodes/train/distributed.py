@@ -2,11 +2,15 @@
 
 import contextlib
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from tokencodes import config
 from tokencodes.errors import UserError
@@ -38,17 +42,40 @@ class Ranks:
         if self.world_size > 1:
             dist.barrier()
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """Data parallel; gradients come out as the mean over ranks."""
+    def wrap(self, module: nn.Module, blocks: Iterable[nn.Module], parallel: str) -> nn.Module:
+        """Data parallel: `ddp` keeps whole copies, `fsdp` shards each of `blocks`, and the rest of `module`, in place.
+
+        Gradients come out as the mean over ranks. An optimizer must be built after this: fsdp replaces parameters.
+        """
         if self.world_size == 1:
             return module
+        if parallel == "fsdp":
+            mesh = init_device_mesh(self.device.type, (self.world_size,))
+            for block in blocks:
+                fully_shard(block, mesh=mesh)
+            return fully_shard(module, mesh=mesh)
         ids = [self.device.index] if self.device.type == "cuda" else None
         # buffers are constants that every rank built by itself: nothing to broadcast
         return nn.parallel.DistributedDataParallel(module, device_ids=ids, broadcast_buffers=False)
 
-    def accumulating(self, module: nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
         """Around forward and backward of a micro-batch: gradients meet only after the last one."""
-        return module.no_sync() if self.world_size > 1 and not last else contextlib.nullcontext()
+        if isinstance(module, FSDPModule):
+            module.set_requires_gradient_sync(last)
+        waits = module.no_sync() if isinstance(module, nn.parallel.DistributedDataParallel) and not last else None
+        with waits or contextlib.nullcontext():
+            yield
+
+    def gathered(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Whole tensors on the CPU, on the main rank; nothing on the others, which must all call this."""
+        found = {}
+        for name in sorted(tensors):
+            tensor = tensors[name].detach()
+            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            if self.main:
+                found[name] = whole.cpu()
+        return found
 
 
 def choose_device(name: str, local_rank: int) -> torch.device:
@@ -95,6 +122,18 @@ def make_deterministic(cpu_threads: int, seed: int) -> None:
     torch.set_num_threads(cpu_threads)
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
+
+
+def like(target: Tensor, whole: Tensor) -> Tensor:
+    """`whole` where and how `target` is: on its device, or sharded as it is."""
+    if isinstance(target, DTensor):
+        return distribute_tensor(whole.to(target.device), target.device_mesh, target.placements)
+    return whole.to(target.device)
+
+
+def number(value: Tensor) -> float:
+    """A scalar tensor's value, summed over ranks if it is sharded."""
+    return float(value.full_tensor() if isinstance(value, DTensor) else value)
 
 
 def rng_state(device: torch.device) -> dict[str, Tensor]:

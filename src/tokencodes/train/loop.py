@@ -109,8 +109,9 @@ class Trainer:
         self.model = transformer.Transformer(run.interface, run.model)
         transformer.initialise(self.model, run.model, run.seed)
         self.model.to(ranks.device)
+        loss = SummedLoss(self.model, train.loss_chunk_tokens)
+        self.module = ranks.wrap(loss, self.model.decoder.layers, train.parallel)
         self.optimizer = optim.build(self.model, train)
-        self.module = ranks.wrap(SummedLoss(self.model, train.loss_chunk_tokens))
         if train.compile:
             self.module = torch.compile(self.module)
         self.global_windows = train.tokens_per_step // context
@@ -155,7 +156,7 @@ class Trainer:
         optim.set_learning_rate(self.optimizer, rate)
         self.optimizer.zero_grad(set_to_none=True)
         loss_sum, data_s = self.accumulate(step)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.grad_clip))
+        norm = distributed.number(torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.grad_clip))
         loss_sum, wishes = self.ranks.all_sum([loss_sum, float(self.stop.now())])
         loss = loss_sum / train.tokens_per_step
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -198,25 +199,27 @@ class Trainer:
                         set_aside(self.folder)
                     self.ranks.barrier()
                     return 0
-        self.model.load_state_dict(found.tensors("model"), strict=True)
+        here = self.model.state_dict()
+        weights = {name: distributed.like(here[name], tensor) for name, tensor in found.tensors("model").items()}
+        self.model.load_state_dict(weights, strict=True)
         optim.load_state(self.model, self.optimizer, found.tensors("optimizer"))
         distributed.set_rng_state(found.tensors("rng"), self.ranks.device)
         return found.step
 
     def save(self, step: int, journals: list[metrics.Journal]) -> None:
-        """A checkpoint of `step`, by the main rank; all wait for it."""
-        if self.ranks.main:
-            with self.stop.timing("save"):
+        """A checkpoint of `step`, written by the main rank; all wait for it."""
+        with self.stop.timing("save"):
+            parts = {
+                "model": self.ranks.gathered(self.model.state_dict()),
+                "optimizer": self.ranks.gathered(optim.state_tensors(self.model, self.optimizer)),
+                "rng": distributed.rng_state(self.ranks.device),
+            }
+            if self.ranks.main:
                 for journal in journals:
                     journal.sync()
-                parts = {
-                    "model": self.model.state_dict(),
-                    "optimizer": optim.state_tensors(self.model, self.optimizer),
-                    "rng": distributed.rng_state(self.ranks.device),
-                }
                 facts = {**self.facts, "code": self.code, "versions": versions()}
                 checkpoint.save(self.folder, step, parts, facts, self.run.train.keep_checkpoints)
-        self.ranks.barrier()
+            self.ranks.barrier()
 
     # ------------------------------------------------------------- the whole
 

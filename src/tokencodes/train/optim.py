@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tokencodes import config
+from tokencodes.train.distributed import like
 
 
 def learning_rate(step: int, train: config.Train) -> float:
@@ -55,6 +56,7 @@ def state_tensors(model: nn.Module, optimizer: torch.optim.AdamW) -> dict[str, T
 
 
 def load_state(model: nn.Module, optimizer: torch.optim.AdamW, tensors: dict[str, Tensor]) -> None:
-    """The reverse of `state_tensors`. Raises KeyError if a tensor is missing."""
+    """The reverse of `state_tensors`, from whole tensors. Raises KeyError if one is missing."""
     for name, parameter in model.named_parameters():
-        optimizer.state[parameter] = {key: tensors[f"{name}.{key}"].to(parameter.device) for key in STATE}
+        moments = {key: like(parameter, tensors[f"{name}.{key}"]) for key in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[parameter] = {"step": tensors[f"{name}.step"].to(parameter.device), **moments}
