@@ -35,7 +35,7 @@ def _params(args: argparse.Namespace) -> None:
 def _plan(args: argparse.Namespace) -> None:
     from tokencodes import plan
 
-    plan.command(config.load(args.config), as_json=args.json)
+    plan.command(config.load(args.config), as_json=args.json, mfu=args.mfu)
 
 
 def _codes(args: argparse.Namespace) -> None:
@@ -156,6 +156,7 @@ def parser() -> argparse.ArgumentParser:
     sub = stage("plan", _plan, "what a config will ask for: parameters, memory, FLOPs, tokens, disk, jobs")
     config_file(sub)
     sub.add_argument("--json", action="store_true")
+    sub.add_argument("--mfu", type=float, default=0.4, help="share of a GPU's peak that training reaches (0.4)")
 
     sub = stage("codes", _codes, "write the V x K code book of an interface")
     config_file(sub)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent
 
 # What these decide reaches a stage by its settings and its input files, which have triggers of their own: a new config
 # key or a better error message is no reason to train again.
-FRAME = frozenset({f"{PACKAGE}.{name}" for name in ("config", "errors", "files", "cli", "codeversion")})
+FRAME = frozenset({f"{PACKAGE}.{name}" for name in ("config", "errors", "files", "cli", "codeversion", "workflow")})
 
 DOCSTRING_OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

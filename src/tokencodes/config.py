@@ -255,6 +255,7 @@ class Train(Strict):
     validate_every: int = Field(ge=1)
     validation_windows: int = Field(ge=1)
     log_every: int = Field(1, ge=1)
+    peak_tflops: float | None = Field(None, gt=0)  # of one GPU in `precision`, for the MFU in timing.jsonl
     time_budget_min: float | None = Field(None, gt=0)  # stop, save and exit 75 after this many minutes
     on_code_change: Literal["refuse", "restart", "continue"] = "refuse"  # what a checkpoint of other code is worth
 
@@ -337,6 +338,7 @@ NOT_IDENTITY = (
     "checkpoint_every",
     "keep_checkpoints",
     "log_every",
+    "peak_tflops",
     "time_budget_min",
     "on_code_change",
 )

@@ -1,13 +1,12 @@
 """`tokencodes plan`: what a config will ask for, before any job runs. No network, no weight is allocated.
 
-Conventions. FLOPs count the matrix products of a training step, forward and backward, two for a multiply-add: 6 for
-each backbone matrix and head parameter and token, plus causal attention, 6 * n_layers * d_model * context_length a
-token. The input is a look-up for every interface and counts nothing, so the figure is the same for all. Memory is what
-one data-parallel rank holds: float32 weights, gradients and two AdamW moments (16 bytes a parameter), stored buffers,
-and the activations that backward needs.
+FLOPs follow model/accounting.py, one convention for all interfaces. Memory is what one rank holds: float32 weights,
+gradients and two AdamW moments (16 bytes a parameter; under fsdp each rank's share of them, and one whole block while
+it works), stored buffers, and the activations that backward needs. Days are at a stated share of the peak (MFU).
 """
 
 import json
+import math
 from typing import Any
 
 from tokencodes import config
@@ -18,13 +17,13 @@ FLOAT32 = 4
 TRAINING_COPIES = 4  # weights, gradients, AdamW's two moments
 CHECKPOINT_COPIES = 3  # weights and the two moments
 GIB = 2**30
-
-
-def flops_per_token(model: config.Model) -> int:
-    """Training FLOPs a predicted token (module docstring)."""
-    d, f = model.d_model, model.d_ff
-    matrices = model.n_layers * (4 * d * d + 3 * d * f) + model.vocab_size * d
-    return 6 * matrices + 6 * model.n_layers * d * model.context_length
+DEFAULT_MFU = 0.4  # what well-kept 1-2 B trainers reach on H100s; an assumption, until a run has measured its own
+# Dense bfloat16 peak in FLOP/s and memory in bytes, from NVIDIA's data sheets.
+GPUS = {
+    "A100-80GB": (312e12, 80 * 10**9),
+    "H100-SXM": (989e12, 80 * 10**9),
+    "H200": (989e12, 141 * 10**9),
+}
 
 
 def activation_bytes(model: config.Model, train: config.Train) -> int:
@@ -43,19 +42,32 @@ def activation_bytes(model: config.Model, train: config.Train) -> int:
     return train.micro_batch_size * model.context_length * a_token + logits
 
 
-def make(settings: config.Config) -> dict[str, Any]:
+def state_bytes(counts: dict[str, int], model: config.Model, n_gpus: int, parallel: str) -> int:
+    """Bytes of weights, gradients, moments and buffers on one rank."""
+    whole = counts["trainable"] * FLOAT32 * TRAINING_COPIES
+    if parallel == "ddp" or n_gpus == 1:
+        return whole + counts["buffers"]
+    block = (4 * model.d_model**2 + 3 * model.d_model * model.d_ff) * FLOAT32
+    outside = (counts["input"] + counts["head"]) * FLOAT32  # kept whole from forward to backward
+    return whole // n_gpus + 2 * (block + outside) + counts["buffers"]
+
+
+def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     """The plan as plain values; bytes, FLOPs, tokens and counts."""
     model, train = settings.model, settings.train
     shards = source.shard_names(settings)
+    flops = accounting.flops_per_token(model) * train.max_steps * train.tokens_per_step
     n_models = len(settings.interfaces) * len(settings.seeds)
     tokens = train.max_steps * train.tokens_per_step
     interfaces = {}
     for name, interface in settings.interfaces.items():
         counts = accounting.count(interface, model)
-        static = counts["trainable"] * FLOAT32 * TRAINING_COPIES + counts["buffers"]
         interfaces[name] = {
             **counts,
-            "memory_per_gpu_bytes": static + activation_bytes(model, train),
+            "memory_per_gpu_bytes": {
+                parallel: state_bytes(counts, model, train.n_gpus, parallel) + activation_bytes(model, train)
+                for parallel in ("ddp", "fsdp")
+            },
             "checkpoint_bytes": counts["trainable"] * FLOAT32 * CHECKPOINT_COPIES + counts["buffers"],
             "export_bytes": counts["trainable"] * FLOAT32 + counts["buffers"],
         }
@@ -66,8 +78,14 @@ def make(settings: config.Config) -> dict[str, Any]:
     return {
         "name": settings.name,
         "tokens_per_model": tokens,
-        "flops_per_token": flops_per_token(model),
-        "flops_per_model": flops_per_token(model) * tokens,
+        "flops_per_token": accounting.flops_per_token(model),
+        "flops_per_model": flops,
+        "mfu": mfu,
+        "days_per_model": {name: flops / (train.n_gpus * peak * mfu) / 86_400 for name, (peak, _) in GPUS.items()},
+        "train_jobs_per_model": {
+            name: math.ceil(flops / (train.n_gpus * peak * mfu) / 60 / settings.resources.train.runtime_min)
+            for name, (peak, _) in GPUS.items()
+        },
         "interfaces": interfaces,
         "disk_for_models_bytes": disk,
         "shards": shards,
@@ -82,9 +100,9 @@ def make(settings: config.Config) -> dict[str, Any]:
     }
 
 
-def command(settings: config.Config, *, as_json: bool) -> None:
+def command(settings: config.Config, *, as_json: bool, mfu: float) -> None:
     """Print the plan as text or JSON."""
-    plan = make(settings)
+    plan = make(settings, mfu)
     if as_json:
         print(json.dumps(plan, indent=2))
         return
@@ -97,9 +115,14 @@ def command(settings: config.Config, *, as_json: bool) -> None:
     print(f"  disk for models   {plan['disk_for_models_bytes'] / GIB:,.1f} GiB (checkpoints kept, exports)")
     print(f"  shards            {len(plan['shards'])}: {plan['shards'][0]} ... {plan['shards'][-1]}")
     print(f"  jobs              {', '.join(f'{count} {stage}' for stage, count in plan['jobs'].items())}")
-    print(f"  {'interface':<24}{'trainable':>16}{'GiB a GPU':>12}{'GiB a checkpoint':>18}")
+    print(f"  {'interface':<24}{'trainable':>16}{'GiB a GPU: ddp':>17}{'fsdp':>8}{'GiB a checkpoint':>18}")
     for name, row in plan["interfaces"].items():
-        print(
-            f"  {name:<24}{row['trainable']:>16,}{row['memory_per_gpu_bytes'] / GIB:>12.1f}"
-            f"{row['checkpoint_bytes'] / GIB:>18.2f}"
-        )
+        ddp, fsdp = (row["memory_per_gpu_bytes"][parallel] / GIB for parallel in ("ddp", "fsdp"))
+        checkpoint = row["checkpoint_bytes"] / GIB
+        print(f"  {name:<24}{row['trainable']:>16,}{ddp:>17.1f}{fsdp:>8.1f}{checkpoint:>18.2f}")
+    limit = settings.resources.train.runtime_min / 60
+    print(
+        f"  {'GPU':<24}{'days a model':>16}{f'jobs of {limit:g} h':>17}   at {mfu:.0%} of peak, {train.n_gpus} GPU(s)"
+    )
+    for name, days in plan["days_per_model"].items():
+        print(f"  {name:<24}{days:>16.1f}{plan['train_jobs_per_model'][name]:>17}")

@@ -33,6 +33,17 @@ def closed_form(model: config.Model) -> dict[str, int]:
     return {"backbone": model.n_layers * (4 * d * d + 3 * d * f + 2 * d) + d, "head": model.vocab_size * d}
 
 
+def flops_per_token(model: config.Model) -> int:
+    """Training FLOPs a predicted token, forward and backward, two for a multiply-add.
+
+    6 for each backbone matrix and head parameter, and causal attention, 6 * n_layers * d_model * context_length. The input
+    is a look-up for every interface and counts nothing, so the figure is the same for all: one convention for MFU.
+    """
+    d, f = model.d_model, model.d_ff
+    matrices = model.n_layers * (4 * d * d + 3 * d * f) + model.vocab_size * d
+    return 6 * matrices + 6 * model.n_layers * d * model.context_length
+
+
 def command(settings: config.Config, *, as_json: bool, out: Path | None) -> None:
     """`tokencodes params`: print the accounting as a table or as JSON; with `out` also write the JSON there."""
     counts: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -55,8 +56,10 @@ class Ranks:
                 fully_shard(block, mesh=mesh)
             return fully_shard(module, mesh=mesh)
         ids = [self.device.index] if self.device.type == "cuda" else None
-        # buffers are constants that every rank built by itself: nothing to broadcast
-        return nn.parallel.DistributedDataParallel(module, device_ids=ids, broadcast_buffers=False)
+        # buffers are constants that every rank built by itself: nothing to broadcast; gradients live in the buckets
+        return nn.parallel.DistributedDataParallel(
+            module, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True
+        )
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
@@ -134,6 +137,13 @@ def like(target: Tensor, whole: Tensor) -> Tensor:
 def number(value: Tensor) -> float:
     """A scalar tensor's value, summed over ranks if it is sharded."""
     return float(value.full_tensor() if isinstance(value, DTensor) else value)
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """The most that this process has held so far: allocated on its GPU, or resident on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10  # Linux counts in KiB
 
 
 def rng_state(device: torch.device) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ from tokencodes.data.sampler import Sampler
 from tokencodes.data.store import Store
 from tokencodes.errors import StoppedEarly, UserError
 from tokencodes.files import digest, read_json, sha256_file, write_json, write_text
-from tokencodes.model import transformer
+from tokencodes.model import accounting, transformer
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.train import checkpoint, distributed, metrics, optim
 
@@ -178,6 +178,18 @@ class Trainer:
             total += self.losses(self.validation[start : start + size]).item()
         return self.ranks.all_sum([total])[0] / (self.n_validation * self.run.model.context_length)
 
+    def pace(self, seconds: float) -> dict[str, float | None]:
+        """Of a step of that many seconds: tokens/s over all ranks, MFU (null if no peak is known), peak memory."""
+        train = self.run.train
+        tokens_per_s = train.tokens_per_step / seconds
+        flops = accounting.flops_per_token(self.run.model) * tokens_per_s
+        return {
+            "tokens_per_s": tokens_per_s,
+            "mfu": flops / (train.n_gpus * train.peak_tflops * 1e12) if train.peak_tflops else None,
+            "memory_mib": distributed.peak_memory_mib(self.ranks.device),
+            "step_s": seconds,
+        }
+
     # --------------------------------------------------------- save and load
 
     def resume(self) -> int:
@@ -244,8 +256,7 @@ class Trainer:
             if main:
                 seconds = time.monotonic() - begun
                 journal.append(record)
-                pace = {"tokens_per_s": train.tokens_per_step / seconds, "step_s": seconds, "data_s": data_s}
-                timing.append({"step": step, **pace})
+                timing.append({"step": step, **self.pace(seconds), "data_s": data_s})
                 if step % train.log_every == 0 or last or "val_loss" in record:
                     a_step = (time.monotonic() - said_at) / (step - last_said)
                     line = metrics.progress_line(step, train.max_steps, record, train.tokens_per_step / a_step, a_step)
