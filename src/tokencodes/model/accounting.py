@@ -36,8 +36,8 @@ def closed_form(model: config.Model) -> dict[str, int]:
 def flops_per_token(model: config.Model) -> int:
     """Training FLOPs a predicted token, forward and backward, two for a multiply-add.
 
-    6 for each backbone matrix and head parameter, and causal attention, 6 * n_layers * d_model * context_length. The input
-    is a look-up for every interface and counts nothing, so the figure is the same for all: one convention for MFU.
+    6 for each backbone matrix and head parameter, and causal attention, 6 * n_layers * d_model * context_length. The
+    input is a look-up for every interface and counts nothing, so the figure is the same for all.
     """
     d, f = model.d_model, model.d_ff
     matrices = model.n_layers * (4 * d * d + 3 * d * f) + model.vocab_size * d
