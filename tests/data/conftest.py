@@ -132,7 +132,7 @@ def files_up_to(n_bytes: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small_files():
     return files_up_to
 
@@ -146,6 +146,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def snapshot():
     return contents
