@@ -35,6 +35,6 @@ rule all:
         RESULTS,
         expand(rules.export.output, **PLACES),
         STORE,
+    localrule: True
     message:
         "all of {SETTINGS.name} is there"
-    localrule: True

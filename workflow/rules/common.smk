@@ -1,16 +1,16 @@
 # What all rules share: the validated config, the names of what they make, and how a stage is called.
-import fcntl
 import os
 import re
 import sys
 from pathlib import Path
 
 from tokencodes import codeversion
-from tokencodes import config as schema  # `config` is Snakemake's; names in here are seen by Snakemake itself
+from tokencodes import config as schema  # `config` and `workflow` are Snakemake's own names
+from tokencodes import workflow as guard
 from tokencodes.config import data_digest, section_digest
 from tokencodes.data.source import shard_names
 from tokencodes.errors import EXIT_USER_ERROR, UserError
-from tokencodes.files import read_json, write_text
+from tokencodes.files import write_text
 
 
 def fail(error):
@@ -108,71 +108,25 @@ def task_settings(wildcards):
 
 
 def training_code(wildcards):
-    """Digest of the code that trains a model; of a finished one, of the code that trained it, unless it may be
-    trained again: weeks of GPUs are not spent because a line was edited."""
-    today = codeversion.digest("tokencodes.train.loop")
-    final = Path(f"{OUT}/runs/{wildcards.interface}-s{wildcards.seed}/final.json")
-    if SETTINGS.train.on_code_change == "restart" or not final.exists():
-        return today
-    return read_json(final)["code"]
+    """Digest of the code that decides whether a model is trained again."""
+    run_dir = Path(f"{OUT}/runs/{wildcards.interface}-s{wildcards.seed}")
+    return guard.training_code(run_dir, SETTINGS.train.on_code_change)
 
 
-def warn_of_other_code():
-    """Say which finished models were trained by other code than today's, and what will happen to them."""
-    today = codeversion.digest("tokencodes.train.loop")
-    others = [path for path in RUNS if Path(path).exists() and read_json(path).get("code") != today]
-    if not others or SETTINGS.train.on_code_change == "continue":
-        return
-    fate = {
-        "restart": "they will be trained again; to keep them: --rerun-triggers mtime (this call), or "
-        "train.on_code_change: continue (for good)",
-        "refuse": "they are kept; train.on_code_change: restart trains them again, continue accepts them",
-    }[SETTINGS.train.on_code_change]
-    names = ", ".join(Path(path).parent.name for path in others)
-    print(f"tokencodes: warning: the training code has changed since {names} was trained: {fate}", file=sys.stderr)
-
-
-def hold_results():
-    """Refuse a second run on the same results, and put the config there that the stages read.
-
-    The kernel drops this lock when the process ends, in whatever way. The config is no input of the rules: each has the
-    digest of its own part of it, and a changed key elsewhere is no reason to run.
-    """
-    Path(OUT).mkdir(parents=True, exist_ok=True)
-    lock = open(f"{OUT}/.lock", "w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        fail(f"{OUT}: another snakemake is at work here; wait for it, stop it, or give this run another `name`")
-    except OSError:
-        pass  # a file system without locks; Snakemake's own, and each training run's, are still there
-    write_text(CONFIG, schema.dump(SETTINGS))
-    return lock
-
-
-def wait_for_orphans():
-    """A training run outlives a Snakemake that was killed. Let it end: its work is continued, and two never meet."""
-    for path in RUNS:
-        try:
-            with open(Path(path).with_name(".lock")) as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"tokencodes: {Path(path).parent} is still being trained by a job of before; waiting", file=sys.stderr)
-            with open(Path(path).with_name(".lock")) as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            pass  # never trained, or a file system without locks
-
-
-if workflow.is_main_process:
-    warn_of_other_code()
-
-
-HELD = []  # open files, and so locks, of this process
+HELD = []  # open files, and with them locks, of this process
 
 
 onstart:
     if workflow.is_main_process:
-        HELD.append(hold_results())
+        try:
+            HELD.append(guard.hold(Path(OUT)))
+        except UserError as error:
+            fail(error)
+        # No input of the rules: each has the digest of its own part, and a key elsewhere is no reason to run.
+        write_text(CONFIG, schema.dump(SETTINGS))
         if workflow.local_exec:
-            wait_for_orphans()
+            guard.wait_for_orphans(Path(path).parent for path in RUNS)
+
+
+if workflow.is_main_process:
+    guard.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)

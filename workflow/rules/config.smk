@@ -2,15 +2,15 @@
 rule resolve:
     output:
         update(CONFIG),  # the stages that run meanwhile read it: replaced in one go, not deleted first
-    params:
-        config=SETTINGS.model_dump_json(),
     log:
         f"{OUT}/logs/resolve.log",
+    localrule: True
     conda:
         ENVIRONMENT
+    params:
+        config=SETTINGS.model_dump_json(),
     message:
         "config: every key of this run, defaults included"
-    localrule: True
     shell:
         "logged {log} tokencodes resolve --json --config {params.config:q} --out {output}"
 
@@ -18,16 +18,16 @@ rule resolve:
 rule accounting:
     output:
         f"{OUT}/params.json",
+    log:
+        f"{OUT}/logs/accounting.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
     params:
         config=CONFIG,
         settings=section_digest(SETTINGS.model, list(SETTINGS.interfaces), *SETTINGS.interfaces.values()),
         code=codeversion.digest("tokencodes.model.accounting"),
-    log:
-        f"{OUT}/logs/accounting.log",
-    conda:
-        ENVIRONMENT
     message:
         "accounting: parameters of each interface"
-    localrule: True
     shell:
         "logged {log} tokencodes params --config {params.config} --out {output}"

@@ -4,21 +4,21 @@ rule download:
         f"{SETTINGS.data.source.path}/{{shard}}.parquet" if SETTINGS.data.source.kind == "local" else [],
     output:
         RAW,
-    params:
-        config=CONFIG,
-        settings=section_digest(SOURCE),
-        code=codeversion.digest("tokencodes.data.source"),
     log:
         f"{OUT}/logs/download/{{shard}}.log",
     benchmark:
         f"{OUT}/logs/download/{{shard}}.tsv"
+    localrule: True  # nodes of a cluster often see no network
     conda:
         ENVIRONMENT
     resources:
         **ask("download"),
+    params:
+        config=CONFIG,
+        settings=section_digest(SOURCE),
+        code=codeversion.digest("tokencodes.data.source"),
     message:
         "download: {wildcards.shard}"
-    localrule: True  # nodes of a cluster often see no network
     shell:
         "logged {log} tokencodes download --config {params.config} --shard {wildcards.shard} --out {output}"
 
@@ -29,22 +29,22 @@ rule tokenizer:
     output:
         tokenizer=f"{OUT}/data/tokenizer/tokenizer.json",
         manifest=f"{OUT}/data/tokenizer/manifest.json",
+    log:
+        f"{OUT}/logs/tokenizer.log",
+    benchmark:
+        f"{OUT}/logs/tokenizer.tsv"
+    localrule: True  # as download
+    conda:
+        ENVIRONMENT
+    resources:
+        **ask("download"),
     params:
         config=CONFIG,
         out=subpath(output.tokenizer, parent=True),
         settings=section_digest(SETTINGS.data.tokenizer, SETTINGS.model.vocab_size),
         code=codeversion.digest("tokencodes.data.tokenizer"),
-    log:
-        f"{OUT}/logs/tokenizer.log",
-    benchmark:
-        f"{OUT}/logs/tokenizer.tsv"
-    conda:
-        ENVIRONMENT
-    resources:
-        **ask("download"),
     message:
         "tokenizer"
-    localrule: True  # as download
     shell:
         "logged {log} tokencodes tokenizer --config {params.config} --out {params.out}"
 
@@ -58,22 +58,22 @@ rule prepare:
         train=f"{OUT}/data/store/{{shard}}/train.arrow",
         validation=f"{OUT}/data/store/{{shard}}/validation.arrow",
         manifest=f"{OUT}/data/store/{{shard}}/manifest.json",
+    log:
+        f"{OUT}/logs/prepare/{{shard}}.log",
+    benchmark:
+        f"{OUT}/logs/prepare/{{shard}}.tsv"
+    priority: 1  # before the next download, for raw shards of the hub are dropped here
+    conda:
+        ENVIRONMENT
+    threads: cpus("prepare")
+    resources:
+        **ask("prepare"),
     params:
         config=CONFIG,
         tokenizer=subpath(input.tokenizer, parent=True),
         out=subpath(output.manifest, parent=True),
         settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
         code=codeversion.digest("tokencodes.data.prepare"),
-    log:
-        f"{OUT}/logs/prepare/{{shard}}.log",
-    benchmark:
-        f"{OUT}/logs/prepare/{{shard}}.tsv"
-    conda:
-        ENVIRONMENT
-    threads: cpus("prepare")
-    priority: 1  # before the next download, for raw shards of the hub are dropped here
-    resources:
-        **ask("prepare"),
     message:
         "prepare: {wildcards.shard}"
     shell:
@@ -86,11 +86,6 @@ rule index:
         shards=STORE[1:],
     output:
         f"{OUT}/data/store/manifest.json",
-    params:
-        config=CONFIG,
-        shards=expand(f"{OUT}/data/store/{{shard}}", shard=SHARDS),
-        settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
-        code=codeversion.digest("tokencodes.data.store"),
     log:
         f"{OUT}/logs/index.log",
     benchmark:
@@ -99,6 +94,11 @@ rule index:
         ENVIRONMENT
     resources:
         **ask("prepare"),
+    params:
+        config=CONFIG,
+        shards=expand(f"{OUT}/data/store/{{shard}}", shard=SHARDS),
+        settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
+        code=codeversion.digest("tokencodes.data.store"),
     message:
         "index: one store of all shards"
     shell:

@@ -2,22 +2,22 @@
 rule benchmarks:
     output:
         f"{OUT}/data/benchmarks/{{task}}/manifest.json",
+    log:
+        f"{OUT}/logs/benchmarks/{{task}}.log",
+    benchmark:
+        f"{OUT}/logs/benchmarks/{{task}}.tsv"
+    localrule: True  # as download
+    conda:
+        ENVIRONMENT
+    resources:
+        **ask("download"),
     params:
         config=CONFIG,
         out=subpath(output[0], parent=True),
         settings=section_digest(SETTINGS.evaluate.data, SETTINGS.evaluate.wheel),
         code=codeversion.digest("tokencodes.evaluate.benchmarks"),
-    log:
-        f"{OUT}/logs/benchmarks/{{task}}.log",
-    benchmark:
-        f"{OUT}/logs/benchmarks/{{task}}.tsv"
-    conda:
-        ENVIRONMENT
-    resources:
-        **ask("download"),
     message:
         "benchmarks: {wildcards.task}"
-    localrule: True  # as download
     shell:
         "logged {log} tokencodes benchmarks --config {params.config} --task {wildcards.task} --out {params.out}"
 
@@ -31,13 +31,6 @@ rule evaluate:
     output:
         scores=f"{OUT}/eval/{{interface}}-s{{seed}}/{{task}}-{{shots}}shot.json",
         documents=f"{OUT}/eval/{{interface}}-s{{seed}}/{{task}}-{{shots}}shot.parquet",
-    params:
-        config=CONFIG,
-        model=subpath(input.weights, parent=True),
-        benchmarks=subpath(input.benchmarks, parent=True),
-        store=subpath(input.store, parent=True),
-        settings=task_settings,
-        code=codeversion.digest("tokencodes.evaluate.run"),
     log:
         f"{OUT}/logs/evaluate/{{interface}}-s{{seed}}/{{task}}-{{shots}}shot.log",
     benchmark:
@@ -47,6 +40,13 @@ rule evaluate:
     threads: cpus("evaluate")
     resources:
         **ask("evaluate"),
+    params:
+        config=CONFIG,
+        model=subpath(input.weights, parent=True),
+        benchmarks=subpath(input.benchmarks, parent=True),
+        store=subpath(input.store, parent=True),
+        settings=task_settings,
+        code=codeversion.digest("tokencodes.evaluate.run"),
     message:
         "evaluate: {wildcards.interface}, seed {wildcards.seed} on {wildcards.task}, {wildcards.shots} shots"
     shell:

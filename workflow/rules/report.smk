@@ -17,18 +17,18 @@ rule tables:
         expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["data", "training"], kind=["csv", "md", "tex"]),
         f"{OUT}/tables/results_by_seed.csv",
         summary=f"{OUT}/tables/summary.txt",
+    log:
+        f"{OUT}/logs/tables.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
     params:
         config=CONFIG,
         results=subpath(input.accounting, parent=True),
         settings=SHOWN,
         code=codeversion.digest("tokencodes.report.tables"),
-    log:
-        f"{OUT}/logs/tables.log",
-    conda:
-        ENVIRONMENT
     message:
         "tables"
-    localrule: True
     shell:
         "logged {log} tokencodes tables --config {params.config} --results {params.results}"
 
@@ -53,18 +53,18 @@ rule figures:
             caption="../report/accounting.rst",
             category="Figures",
         ),
+    log:
+        f"{OUT}/logs/figures.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
     params:
         config=CONFIG,
         results=subpath(input.accounting, parent=True),
         settings=SHOWN,
         code=codeversion.digest("tokencodes.report.figures"),
-    log:
-        f"{OUT}/logs/figures.log",
-    conda:
-        ENVIRONMENT
     message:
         "figures"
-    localrule: True
     shell:
         "logged {log} tokencodes figures --config {params.config} --results {params.results}"
 
@@ -77,17 +77,17 @@ rule report:
         figures=rules.figures.output,
     output:
         report(f"{OUT}/report.html", caption="../report/report.rst", category="Report"),
+    log:
+        f"{OUT}/logs/report.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
     params:
         config=CONFIG,
         results=subpath(input.accounting, parent=True),
         settings=SHOWN,
         code=codeversion.digest("tokencodes.report.page"),
-    log:
-        f"{OUT}/logs/report.log",
-    conda:
-        ENVIRONMENT
     message:
         "report"
-    localrule: True
     shell:
         "logged {log} tokencodes report --config {params.config} --results {params.results} --out {output}"

@@ -4,13 +4,6 @@ rule train:
         store=f"{OUT}/data/store/manifest.json",
     output:
         final=f"{OUT}/runs/{{interface}}-s{{seed}}/final.json",
-    params:
-        config=CONFIG,
-        launcher=lambda wildcards, resources: LAUNCHER,  # of resources: on how many ranks it ran is no reason to rerun
-        store=subpath(input.store, parent=True),
-        out=subpath(output.final, parent=True),
-        settings=lambda wildcards: section_digest(SETTINGS.run(wildcards.interface, int(wildcards.seed)).identity()),
-        code=training_code,
     log:
         f"{OUT}/logs/train/{{interface}}-s{{seed}}.log",
     benchmark:
@@ -20,6 +13,13 @@ rule train:
     threads: cpus("train")
     resources:
         **ask("train"),
+    params:
+        config=CONFIG,
+        launcher=lambda wildcards, resources: LAUNCHER,  # of resources: on how many ranks it ran is no reason to rerun
+        store=subpath(input.store, parent=True),
+        out=subpath(output.final, parent=True),
+        settings=lambda wildcards: section_digest(SETTINGS.run(wildcards.interface, int(wildcards.seed)).identity()),
+        code=training_code,
     message:
         "train: {wildcards.interface}, seed {wildcards.seed}"
     shell:
@@ -37,11 +37,6 @@ rule export:
         config=f"{OUT}/models/{{interface}}-s{{seed}}/config.json",
         tokenizer=f"{OUT}/models/{{interface}}-s{{seed}}/tokenizer.json",
         origin=f"{OUT}/models/{{interface}}-s{{seed}}/tokencodes.json",
-    params:
-        run_dir=subpath(input.final, parent=True),
-        tokenizer=subpath(input.tokenizer, parent=True),
-        out=subpath(output.weights, parent=True),
-        code=codeversion.digest("tokencodes.train.export"),
     log:
         f"{OUT}/logs/export/{{interface}}-s{{seed}}.log",
     benchmark:
@@ -51,6 +46,11 @@ rule export:
     threads: cpus("export")
     resources:
         **ask("export"),
+    params:
+        run_dir=subpath(input.final, parent=True),
+        tokenizer=subpath(input.tokenizer, parent=True),
+        out=subpath(output.weights, parent=True),
+        code=codeversion.digest("tokencodes.train.export"),
     message:
         "export: {wildcards.interface}, seed {wildcards.seed}"
     shell:

@@ -7,11 +7,6 @@ rule validate:
         store=f"{OUT}/data/store/manifest.json",
     output:
         f"{OUT}/validation/{{interface}}-s{{seed}}.json",
-    params:
-        model=subpath(input.weights, parent=True),
-        run_dir=subpath(input.final, parent=True),
-        store=subpath(input.store, parent=True),
-        code=codeversion.digest("tokencodes.validate.checks"),
     log:
         f"{OUT}/logs/validate/{{interface}}-s{{seed}}.log",
     benchmark:
@@ -21,6 +16,11 @@ rule validate:
     threads: cpus("export")
     resources:
         **ask("export"),
+    params:
+        model=subpath(input.weights, parent=True),
+        run_dir=subpath(input.final, parent=True),
+        store=subpath(input.store, parent=True),
+        code=codeversion.digest("tokencodes.validate.checks"),
     message:
         "validate: {wildcards.interface}, seed {wildcards.seed}"
     shell:

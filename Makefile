@@ -1,0 +1,69 @@
+# Each target sets up what it needs in .venv: once, and again when a lock file changes.
+#   make quickstart     the experiment in small, from the corpus to the report
+#   make test           all tests
+.DELETE_ON_ERROR:
+.PHONY: quickstart test lint format schema lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+# The first Python from 3.11 on that can make an environment, unless PYTHON names one.
+USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c '$(USABLE)' 2>/dev/null && command -v $$python && break; done)
+CPUS ?= $(shell getconf _NPROCESSORS_ONLN)
+TORCH := 2.13.0
+
+quickstart: $(VENV)/.run
+	$(BIN)/snakemake --profile workflow/profiles/local --configfile config/quickstart.yaml
+	@echo; cat results/quickstart/tables/summary.txt; echo
+	@echo "tables    $(CURDIR)/results/quickstart/tables/"
+	@echo "figures   $(CURDIR)/results/quickstart/figures/"
+	@echo "report    $(CURDIR)/results/quickstart/report.html"
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(CPUS) $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile workflow
+
+schema: $(VENV)/.run
+	$(BIN)/tokencodes check --schema > config/schema.json
+
+$(VENV)/.run: envs/requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python from 3.11 on with venv was found; on Debian: apt-get install python3-venv;" \
+		"or name one: make PYTHON=/path/to/python3" >&2; exit 2; }
+	@echo "setting up $(VENV): some minutes, once"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -r $<
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run envs/requirements-dev.lock
+	$(PIP) install -r envs/requirements-dev.lock
+	@touch $@
+
+# The lock files, from an empty environment. An index may tag its build of torch (+cpu): the tag is dropped, so that each
+# index serves its own; what that build needs besides (CUDA's libraries) is left to it.
+FREEZE = build/lock/bin/python -m pip freeze --all --exclude pip --exclude tokencodes | sed 's/^\(torch==[^+]*\)+.*/\1/'
+lock:
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install -q torch==$(TORCH) .
+	(echo "# What CI runs; made by \`make lock\`"; $(FREEZE)) > envs/requirements.lock
+	build/lock/bin/python -m pip install -q -c envs/requirements.lock .[dev]
+	(echo "# The tools of \`make test\` and \`make lint\`, beside requirements.lock; made by \`make lock\`"; \
+		$(FREEZE) | grep -vxFf envs/requirements.lock) > envs/requirements-dev.lock
+	rm -rf build
+
+clean:
+	rm -rf $(VENV) .snakemake .pytest_cache .ruff_cache .hypothesis build
