@@ -1,8 +1,9 @@
-"""The Transformers adapter: our decoder behind AutoConfig, AutoModel and AutoModelForCausalLM.
+"""The Transformers adapter: our decoder behind AutoModel and AutoModelForCausalLM.
 
-Importing this module registers the model type `tokencodes`. Labels follow the Transformers convention (they are shifted
-inside the loss), while the trainer's targets are already shifted; logits are the same. A model that is loaded from disk
-is refused unless every tensor was there and the fixed code book equals, bit for bit, the one that its config defines.
+Importing this module registers the model type `tokencodes`; `import tokencodes` does so when it is needed. Labels follow
+the Transformers convention (they are shifted inside the loss), while the trainer's targets are already shifted; logits
+are the same. A model that is loaded from disk is refused unless every tensor was there and the fixed code book equals,
+bit for bit, the one that its config defines.
 """
 
 from pathlib import Path
@@ -11,65 +12,14 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    DynamicCache,
-    GenerationMixin,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 
-from tokencodes import config
 from tokencodes.interfaces import interface as interfaces
+from tokencodes.model.hf_config import NAMES, TokenCodesConfig, to_config
 from tokencodes.model.transformer import Decoder, Transformer
 
-# Transformers' name of each of our model keys.
-NAMES = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "d_model",
-    "num_hidden_layers": "n_layers",
-    "num_attention_heads": "n_heads",
-    "intermediate_size": "d_ff",
-    "max_position_embeddings": "context_length",
-    "rope_theta": "rope_theta",
-    "rms_norm_eps": "norm_eps",
-    "initializer_range": "init_std",
-    "scale_residual_init": "scale_residual_init",
-}
-
-
-class TokenCodesConfig(PreTrainedConfig):
-    """config.json: the backbone under Transformers' names, and `interface`, that section of a run's config."""
-
-    model_type = "tokencodes"
-    keys_to_ignore_at_inference = ("cache",)
-
-    def __init__(self, interface: dict[str, Any] | None = None, **kwargs: Any):
-        self.interface = dict(interface or {"kind": "table"})
-        for name in NAMES:
-            if name in kwargs:
-                setattr(self, name, kwargs.pop(name))
-        kwargs.setdefault("tie_word_embeddings", False)
-        super().__init__(**kwargs)
-
-    def spec(self) -> tuple[config.Interface, config.Model]:
-        """The typed description. Raises UserError if a key is missing, unknown or out of range."""
-        where = "config.json"
-        model = {ours: getattr(self, theirs) for theirs, ours in NAMES.items() if hasattr(self, theirs)}
-        kind = config.TableInterface if self.interface.get("kind") == "table" else config.CodeInterface
-        return config.parse(kind, self.interface, f"{where}: interface"), config.parse(config.Model, model, where)
-
-
-def to_config(interface: config.Interface, model: config.Model, **kwargs: Any) -> TokenCodesConfig:
-    """The Transformers config of a run."""
-    return TokenCodesConfig(
-        interface=interface.model_dump(mode="json"),
-        **{theirs: getattr(model, ours) for theirs, ours in NAMES.items()},
-        **kwargs,
-    )
+__all__ = ["NAMES", "TokenCodesConfig", "TokenCodesForCausalLM", "TokenCodesModel", "load", "to_config"]
 
 
 class TokenCodesPreTrainedModel(PreTrainedModel):
@@ -250,6 +200,5 @@ def load(path: Path) -> TokenCodesForCausalLM:
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
 
 
-AutoConfig.register("tokencodes", TokenCodesConfig, exist_ok=True)
 AutoModel.register(TokenCodesConfig, TokenCodesModel, exist_ok=True)
 AutoModelForCausalLM.register(TokenCodesConfig, TokenCodesForCausalLM, exist_ok=True)

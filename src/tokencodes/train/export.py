@@ -10,7 +10,7 @@ import transformers
 from tokencodes import config
 from tokencodes.errors import UserError
 from tokencodes.files import fsync_directory, fsync_file, read_json, sha256_file, write_json, write_text
-from tokencodes.model import hf
+from tokencodes.model import hf, standalone
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import checkpoint
 
@@ -50,7 +50,7 @@ A decoder language model whose input interface is `{run.interface_name}`, traine
 {final["versions"]["tokencodes"]}. It takes part in a comparison of input interfaces and is not meant for other use.
 
 ```python
-import tokencodes.model.hf  # registers the model type
+import tokencodes  # without the package: pass trust_remote_code=True, which runs the code in this folder
 from transformers import AutoModelForCausalLM, AutoTokenizer
 model = AutoModelForCausalLM.from_pretrained(".")
 tokenizer = AutoTokenizer.from_pretrained(".")
@@ -72,7 +72,8 @@ The whole run, resolved, is in tokencodes.json.
 
 
 def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
-    """Write `out`: config.json, model.safetensors, generation_config.json, tokenizer files, README.md, tokencodes.json.
+    """Write `out`: config.json, model.safetensors, generation_config.json, tokenizer files, the model's code, README.md
+    and tokencodes.json.
 
     The folder is written under a temporary name and renamed. Raises UserError if the tokenizer is not the run's.
     """
@@ -86,6 +87,7 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
         bos_token_id=ids["eos_token_id"],
         eos_token_id=ids["eos_token_id"],
         pad_token_id=ids["eos_token_id"],
+        auto_map=standalone.AUTO_MAP,
     )
     adapter = hf.from_transformer(model, settings).to(torch.float32)
     temporary = out.with_name(f".{out.name}.tmp")
@@ -95,6 +97,7 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             shutil.copyfile(tokenizer / name, temporary / name)
+    standalone.write(temporary)
     write_text(temporary / "README.md", card(run, final))
     write_json(
         temporary / "tokencodes.json",

@@ -40,7 +40,7 @@ LIFT_CHUNK = 4096  # ids lifted at one time
 # Run in a process of its own: the model must load from its files alone.
 FRESH_PROCESS = """
 import hashlib, json, sys, torch
-import tokencodes.model.hf
+import tokencodes
 from transformers import AutoModelForCausalLM, AutoTokenizer
 folder, ids, n_prompt, n_new = json.load(sys.stdin)
 torch.use_deterministic_algorithms(True); torch.set_num_threads(1)
