@@ -1,9 +1,9 @@
 """The Transformers adapter: our decoder behind AutoModel and AutoModelForCausalLM.
 
-Importing this module registers the model type `tokencodes`; `import tokencodes` does so when it is needed. Labels follow
-the Transformers convention (they are shifted inside the loss), while the trainer's targets are already shifted; logits
-are the same. A model that is loaded from disk is refused unless every tensor was there and the fixed code book equals,
-bit for bit, the one that its config defines.
+Importing this module registers the model type `tokencodes`; `import tokencodes` does so when it is needed. Labels
+follow the Transformers convention (they are shifted inside the loss), while the trainer's targets are already shifted;
+logits are the same. A model that is loaded from disk is refused unless every tensor was there and the fixed code book
+equals, bit for bit, the one that its config defines.
 """
 
 from pathlib import Path
