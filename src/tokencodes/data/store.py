@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokencodes import config
-from tokencodes.errors import UserError
+from tokencodes.errors import UserError, one_line
 from tokencodes.files import atomic_path, digest, json_text, read_json, sha256_file, write_json
 
 FORMAT = 1
@@ -48,7 +48,7 @@ class Shard:
         try:
             return pa.ipc.open_file(pa.memory_map(str(self.path))).get_batch(0)
         except (OSError, pa.ArrowException, LookupError) as error:
-            raise UserError(f"{self.path}: missing or damaged ({error}); {REMEDY}") from None
+            raise UserError(f"{self.path}: missing or damaged ({one_line(error)}); {REMEDY}") from None
 
     @cached_property
     def header(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Shard:
         except UserError:
             raise
         except Exception as error:  # damaged bytes can raise anything from Arrow, JSON, UTF-8 and NumPy
-            problem = f"damaged ({' '.join(str(error).split())})"
+            problem = f"damaged ({one_line(error)})"
         if problem:
             raise UserError(f"{self.path}: {problem}; {REMEDY}")
 

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokencodes import config
 from tokencodes.data import wheel
 from tokencodes.data.store import token_dtype
-from tokencodes.errors import UserError
+from tokencodes.errors import UserError, one_line
 from tokencodes.files import atomic_path, full_disk_named, json_text, read_json, sha256_file
 
 END_OF_TEXT = "<|endoftext|>"
@@ -101,13 +101,12 @@ def _read(settings: config.Config) -> dict[str, Any]:
                 return _from_gguf(gguf)
         case "hub":
             from huggingface_hub import hf_hub_download
-            from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+            from huggingface_hub.errors import HFValidationError, HTTPError  # as in source
 
             try:
                 path = Path(hf_hub_download(spec.repo, "tokenizer.json", revision=spec.revision))
-            except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-                said = " ".join(str(error).split())[:300]
-                raise UserError(f"data.tokenizer: {spec.repo} at {spec.revision}: {said}") from None
+            except (HTTPError, HFValidationError, OSError) as error:
+                raise UserError(f"data.tokenizer: {spec.repo} at {spec.revision}: {one_line(error)[:300]}") from None
         case "local":
             path = Path(spec.path).expanduser()
             if not path.is_file():
@@ -115,7 +114,7 @@ def _read(settings: config.Config) -> dict[str, Any]:
     try:
         Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises a bare Exception
-        raise UserError(f"{path}: not a tokenizer.json that `tokenizers` reads: {error}") from None
+        raise UserError(f"{path}: not a tokenizer.json that `tokenizers` reads: {one_line(error)}") from None
     return read_json(path)
 
 
@@ -230,6 +229,6 @@ def _check(text: str, ids: dict[str, int], where: str) -> None:
     try:
         tokenizer = Tokenizer.from_str(text)
     except Exception as error:  # the library raises a bare Exception
-        raise UserError(f"{where}: cut to model.vocab_size it is no valid BPE: {error}") from None
+        raise UserError(f"{where}: cut to model.vocab_size it is no valid BPE: {one_line(error)}") from None
     if tokenizer.get_vocab(with_added_tokens=True) != ids:
         raise UserError(f"{where}: `tokenizers` gives its added tokens other ids than the file does; save it anew")

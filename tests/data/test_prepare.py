@@ -1,0 +1,601 @@
+"""One shard: every row is kept or dropped for a reason, whatever the file looks like; and nothing is ever half."""
+
+import collections
+import errno
+import fcntl
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from tokencodes import cli, config
+from tokencodes.data import prepare, store, tokenizer
+from tokencodes.data.tokenizer import Encoder
+from tokencodes.errors import UserError
+
+MIN_TOKENS = 17  # of the made-up corpus: context 16 and one
+LONG = "abc dgh fee " * 9
+NONE_DROPPED = dict.fromkeys(prepare.REASONS, 0)
+some = hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def rows_of_store(out: Path) -> dict[str, dict[str, list[int]]]:
+    """By split: the tokens of each document by its id, read with Arrow alone."""
+    found = {}
+    for split in ("train", "validation"):
+        table = pa.ipc.open_file(out / f"{split}.arrow").read_all()
+        found[split] = dict(zip(table["id"].to_pylist(), table["tokens"].to_pylist(), strict=True))
+    return found
+
+
+def documents(n=40, start=0):
+    return pa.table({"text": [f"{LONG} {i}" for i in range(n)], "id": [f"d{start + i}" for i in range(n)]})
+
+
+# ---------------------------------------------------------------- accounting
+
+
+def test_each_reason_and_which_comes_first(bench):
+    long = LONG.encode()
+    rows = [  # text, id, what becomes of it
+        (long, "kept", None),
+        (None, "a", "null_text"),
+        (None, None, "null_text"),
+        (b"", "b", "empty_text"),
+        (b"", None, "empty_text"),
+        (long, None, "null_id"),
+        (long, "", "null_id"),
+        (long, "kept", "duplicate_id"),
+        (b"", "kept", "empty_text"),
+        (b"\xff" + long, "kept", "duplicate_id"),
+        (b"\xff" + long, "bad", "invalid_utf8"),
+        (b"\xed\xa0\x80" + long, "surrogate", "invalid_utf8"),
+        (b"\xc0\x80" + long, "overlong", "invalid_utf8"),
+        (long[:-1] + b"\xe2\x82", "cut in a character", "invalid_utf8"),
+        (b"x" * (MIN_TOKENS - 1), "short", "too_few_bytes"),
+        (long, "short", "duplicate_id"),
+        (b"abc" * 6, "few", "too_few_tokens"),
+        (b"\x80", "bad and short", "invalid_utf8"),
+        (b"q" * MIN_TOKENS, "just enough", None),  # the made-up language has no q: a token a byte
+    ]
+    manifest = bench.prepare(
+        pa.table({"text": pa.array([row[0] for row in rows], pa.binary()), "id": [row[1] for row in rows]})
+    )
+    expected = collections.Counter(row[2] for row in rows)
+    assert manifest["kept"] == expected.pop(None) == 2
+    assert manifest["dropped"] == {**NONE_DROPPED, **expected} and all(manifest["dropped"].values())
+    assert manifest["rows_in"] == len(rows)
+    kept = rows_of_store(bench.out)
+    assert {*kept["train"], *kept["validation"]} == {"kept", "just enough"}
+
+
+texts = st.one_of(
+    st.none(),
+    st.binary(max_size=30),
+    st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")),
+    st.text("abc ", min_size=10, max_size=200).map(str.encode),
+)
+names = st.one_of(st.none(), st.just(b""), st.integers(0, 30).map(lambda i: f"d{i}".encode()), st.binary(max_size=3))
+
+
+def judged(rows, encoder):
+    """What must become of each row, written out again: counts by reason, and tokens by id."""
+    seen, dropped, kept = set(), collections.Counter(), {}
+    for text, name in rows:
+        if text is None or not text:
+            dropped["null_text" if text is None else "empty_text"] += 1
+        elif not name:
+            dropped["null_id"] += 1
+        elif name in seen:
+            dropped["duplicate_id"] += 1
+        else:
+            seen.add(name)
+            try:
+                text, name = text.decode(), name.decode()
+            except UnicodeDecodeError:
+                dropped["invalid_utf8"] += 1
+                continue
+            ids = encoder.tokenizer.encode(text, add_special_tokens=False).ids
+            if len(ids) < MIN_TOKENS:
+                dropped["too_few_bytes" if len(text.encode()) < MIN_TOKENS else "too_few_tokens"] += 1
+            else:
+                kept[name] = ids
+    return dropped, kept
+
+
+@some
+@given(st.lists(st.tuples(texts, names), max_size=40), st.integers(1, 50), st.integers(0, 2**63), st.floats(0, 1))
+def test_rows_in_are_rows_kept_and_rows_dropped(new_bench, tiny, rows, group, seed, threshold):
+    bench = new_bench(split={"seed": seed, "threshold": threshold})
+    encoder = Encoder(tiny.tokenizer)
+    dropped, kept = judged(rows, encoder)
+    columns = {
+        "text": pa.array([row[0] for row in rows], pa.binary()),
+        "id": pa.array([r[1] for r in rows], pa.binary()),
+    }
+    bench.write(pa.table(columns), row_group_size=group)
+    if not kept:
+        with pytest.raises(UserError, match="shard s: no row was kept"):
+            bench.prepare()
+        return
+    manifest = bench.prepare()
+    assert manifest["rows_in"] == len(rows) == manifest["kept"] + sum(manifest["dropped"].values())
+    assert manifest["dropped"] == {**NONE_DROPPED, **dropped} and manifest["kept"] == len(kept)
+    found = rows_of_store(bench.out)
+    assert {**found["train"], **found["validation"]} == kept
+    for split in store.SPLITS:
+        tokens = sum(len(ids) for ids in found[split].values())
+        assert manifest[split] == {"documents": len(found[split]), "tokens": tokens}
+    assert manifest["tokens"] == manifest["train"]["tokens"] + manifest["validation"]["tokens"]
+    assert manifest["characters"] == sum(len(encoder.tokenizer.decode(ids)) for ids in kept.values())
+    counts = np.load(bench.out / "unigram.npy")
+    for row, split in zip(counts, store.SPLITS, strict=True):
+        tokens = np.concatenate([[], *found[split].values()]).astype(int)
+        assert row.tolist() == np.bincount(tokens, minlength=300).tolist()
+
+
+def test_control_token_text_and_lost_bytes_are_counted(full, full_config, tmp_path):
+    rows = [
+        f"{LONG}<|endoftext|>{LONG}<|im_end|>",
+        f"{LONG}\x04\x06\x04",
+        f"{LONG}<|endof text|>",
+        LONG,
+        "<|endoftext|>",
+    ]
+    pq.write_table(pa.table({"text": rows, "id": list("abcde")}), tmp_path / "raw.parquet")
+    value = full_config.model_dump(mode="json")
+    value["data"]["min_tokens"], value["model"]["context_length"], value["train"]["tokens_per_step"] = 17, 16, 16 * 16
+    settings = config.parse(config.Config, value, "test")
+    prepare.prepare_shard(settings, "s", tmp_path / "raw.parquet", full, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["kept"] == 4 and manifest["dropped"]["too_few_bytes"] == 1  # what is not kept is not counted
+    assert manifest["control_token_text"] == 1 and manifest["bytes_without_token"] == 3
+    ids = rows_of_store(tmp_path / "out")
+    assert min(i for split in ids.values() for document in split.values() for i in document) >= 17
+
+
+# ---------------------------------------------------------------- file shapes
+
+
+TEXT_TYPES = [
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.dictionary(pa.int32(), pa.string()),
+    pa.dictionary(pa.int8(), pa.string()),
+]
+
+
+@pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
+@pytest.mark.parametrize("column", ["text", "id"])
+def test_column_types(bench, new_bench, kind, column):
+    table = documents()
+    table = table.append_column("other", pa.array(range(len(table))))
+    other = new_bench()
+    manifest = bench.prepare(table)
+    at = table.column_names.index(column)
+    assert other.prepare(table.set_column(at, column, table[column].cast(kind))) == manifest
+    assert pq.read_schema(other.raw).field(column).type == kind
+    assert (bench.out / "train.arrow").read_bytes() == (other.out / "train.arrow").read_bytes()
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint64(), pa.decimal128(10, 0)], ids=str)
+def test_ids_that_are_numbers(bench, kind):
+    bench.prepare(pa.table({"text": [f"{LONG} {i}" for i in range(9)], "id": pa.array(range(9), kind)}))
+    found = rows_of_store(bench.out)
+    assert sorted({**found["train"], **found["validation"]}) == [str(i) for i in range(9)]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip", "lz4", "brotli"])
+def test_compressions(bench, new_bench, compression):
+    other = new_bench()
+    assert bench.prepare(documents(), compression="snappy") == other.prepare(documents(), compression=compression)
+
+
+@pytest.mark.parametrize("options", [{"row_group_size": 1}, {"row_group_size": 7}, {"use_dictionary": False}])
+def test_row_groups_and_batches_change_nothing(bench, new_bench, options, monkeypatch):
+    expected = bench.prepare(documents())
+    monkeypatch.setattr(prepare, "ROWS_AT_A_TIME", 5)
+    other = new_bench()
+    assert other.prepare(documents(), **options) == expected
+    assert (other.out / "train.arrow").read_bytes() == (bench.out / "train.arrow").read_bytes()
+
+
+def test_columns_of_other_names(new_bench, bench):
+    expected = bench.prepare(documents())
+    other = new_bench(text_column="content", id_column="a.b")
+    manifest = other.prepare(documents().rename_columns(["content", "a.b"]))
+    assert rows_of_store(other.out) == rows_of_store(bench.out)
+    assert manifest["data_sha256"] != expected["data_sha256"]  # the names are part of what a store was made from
+
+
+def test_a_text_can_be_its_own_id(new_bench):
+    bench = new_bench(id_column="text")
+    assert bench.prepare(documents())["kept"] == 40
+    assert set(rows_of_store(bench.out)["train"]) <= set(documents()["text"].to_pylist())
+
+
+# --------------------------------------------------------------- wrong tables
+
+
+def test_missing_columns(new_bench):
+    for key, name in (("text_column", "content"), ("id_column", "name")):
+        bench = new_bench(**{key: name})
+        with pytest.raises(
+            UserError, match=rf"shard s: .*raw\.parquet has no column '{name}' \(data\.{key}\); it has text"
+        ):
+            bench.prepare(documents())
+        assert not (bench.out / "manifest.json").exists()
+
+
+def test_a_column_that_stands_twice(bench):
+    table = documents()
+    with pytest.raises(UserError, match=r"has 2 columns 'text' \(data\.text_column\)"):
+        bench.prepare(pa.Table.from_arrays([table["text"], table["text"], table["id"]], names=["text", "text", "id"]))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 2]),
+        pa.array([1.5, None]),
+        pa.array([["a"], ["b"]]),
+        pa.array([{"text": "a"}, {"text": "b"}]),
+        pa.nulls(2),
+        pa.array([1, 2]).dictionary_encode(),
+    ],
+    ids=lambda column: str(column.type).replace(" ", ""),
+)
+def test_a_text_column_that_holds_no_text(bench, column):
+    with pytest.raises(UserError, match=r"column 'text' \(data\.text_column\) holds .*, not text"):
+        bench.prepare(pa.table({"text": column, "id": ["a", "b"]}))
+
+
+@pytest.mark.parametrize("column", [pa.array([["a"], ["b"]]), pa.array([{"x": 1}, {"x": 2}])], ids=["list", "struct"])
+def test_an_id_column_that_holds_no_ids(bench, column):
+    with pytest.raises(UserError, match=r"column 'id' \(data\.id_column\) holds .*, not ids"):
+        bench.prepare(pa.table({"text": [LONG, LONG], "id": column}))
+
+
+@pytest.mark.parametrize("options", [{}, {"row_group_size": 1}])
+def test_no_rows(bench, options):
+    empty = pa.table({"text": pa.array([], pa.string()), "id": pa.array([], pa.string())})
+    with pytest.raises(UserError, match=r"shard s: no row was kept \(the shard has no row\)"):
+        bench.prepare(empty, **options)
+
+
+def test_nothing_kept_says_why(bench):
+    with pytest.raises(UserError, match=r"no row was kept \(null_text 2, too_few_bytes 1\); check data\.text_column"):
+        bench.prepare(pa.table({"text": [None, None, "short"], "id": ["a", "b", "c"]}))
+
+
+def test_ids_that_are_not_utf8_drop_their_row_alone(bench):
+    ids = pa.array([b"a", b"\xff", b"b"], pa.binary()).view(pa.string())
+    manifest = bench.prepare(pa.table({"text": [LONG] * 3, "id": ids}))
+    assert manifest["dropped"]["invalid_utf8"] == 1 and manifest["kept"] == 2
+
+
+# -------------------------------------------------------------- damaged files
+
+
+def test_no_file(bench):
+    with pytest.raises(UserError, match=r"shard s: .*raw\.parquet: no such file; download it"):
+        bench.prepare()
+
+
+def test_a_file_cut_anywhere(bench):
+    bench.write(documents(10), row_group_size=4)
+    whole = bench.raw.read_bytes()
+    for end in range(0, len(whole), 61):
+        bench.raw.write_bytes(whole[:end])
+        with pytest.raises(UserError, match=r"shard s: .*(not a whole Parquet file|row group . is damaged)"):
+            bench.prepare()
+        assert not (bench.out / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip"])
+def test_a_corrupt_row_group_in_the_middle_is_named(bench, compression):
+    draw = random.Random(0)
+    texts = ["".join(draw.choices("abcdefgh ", k=200)) for _ in range(30)]
+    table = pa.table({"text": texts, "id": [str(i) for i in range(30)]})
+    bench.write(table, row_group_size=10, compression=compression, use_dictionary=False)
+    column = pq.ParquetFile(bench.raw).metadata.row_group(1).column(0)
+    whole = bytearray(bench.raw.read_bytes())
+    whole[column.data_page_offset + 40 : column.data_page_offset + column.total_compressed_size] = b"\x5a" * (
+        column.total_compressed_size - 40
+    )
+    bench.raw.write_bytes(whole)
+    with pytest.raises(
+        UserError, match=r"shard s: .*raw\.parquet, row group 1 is damaged .*download it again"
+    ) as caught:
+        bench.prepare()
+    assert len(str(caught.value).splitlines()) == 1
+    assert [path.name for path in bench.out.iterdir()] == [".lock"]
+
+
+def test_a_page_that_arrow_passes_over_is_missed(bench):
+    """One bit of a page's type, and Arrow reads the row group without its rows and without a word."""
+    bench.write(documents(30), row_group_size=10)
+    whole = bytearray(bench.raw.read_bytes())
+    whole[pq.ParquetFile(bench.raw).metadata.row_group(1).column(0).data_page_offset + 1] ^= 1
+    bench.raw.write_bytes(whole)
+    assert pq.read_table(bench.raw, columns=["text"]).num_rows == 20
+    with pytest.raises(UserError, match=r"row group 1 is damaged \(10 rows are not there\)"):
+        bench.prepare()
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_with_checksums_no_changed_byte_goes_unnoticed(checked, data):
+    """A page that a checksum guards is as it was written, or the row group is named."""
+    bench, whole, expected, places = checked
+    at = places[data.draw(st.integers(0, len(places) - 1))]
+    changed = bytearray(whole)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    bench.raw.write_bytes(changed)
+    try:
+        found = list(prepare.rows_of(bench.raw, "s", bench.settings.data))
+    except UserError as error:
+        assert "row group" in str(error)
+    else:
+        assert found == expected
+
+
+@pytest.fixture(scope="module")
+def one_bench(new_bench):
+    return new_bench()
+
+
+@pytest.fixture(scope="module")
+def checked(new_bench):
+    """A file with checksums, its rows, and the places of its pages' bytes."""
+    bench = new_bench()
+    bench.write(documents(30), row_group_size=10, write_page_checksum=True)
+    footer = pq.ParquetFile(bench.raw).metadata
+    columns = [footer.row_group(group).column(i) for group in range(3) for i in range(2)]
+    places = []
+    for column in columns:
+        first = column.dictionary_page_offset or column.data_page_offset
+        places += range(first, first + column.total_compressed_size)
+    return bench, bench.raw.read_bytes(), list(prepare.rows_of(bench.raw, "s", bench.settings.data)), places
+
+
+@hypothesis_settings(max_examples=120, deadline=None)
+@given(st.data(), st.sampled_from(["none", "snappy", "zstd"]))
+def test_any_damage_is_one_line_or_dropped_rows(one_bench, data, compression):
+    """Without checksums a change can pass for text; but it is never a traceback."""
+    bench = one_bench
+    bench.write(documents(12), row_group_size=5, compression=compression)
+    changed = bytearray(bench.raw.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
+    bench.raw.write_bytes(changed)
+    try:
+        manifest = bench.prepare()
+    except UserError as error:
+        assert len(str(error).splitlines()) == 1 and "shard s" in str(error)
+    else:
+        assert manifest["rows_in"] == manifest["kept"] + sum(manifest["dropped"].values())
+
+
+# --------------------------------------------------------------------- split
+
+
+def test_the_key_is_blake2b():
+    """Against `printf SEED:ID | b2sum -l 64` of GNU coreutils, whose bytes are read as little-endian."""
+    assert prepare.split_key(0, "1790-Washington-1").to_bytes(8, "little").hex() == "c7a3907733e601d8"
+    assert prepare.split_key(7, "naïve").to_bytes(8, "little").hex() == "0c6736fd29f171ae"
+
+
+@pytest.mark.parametrize("threshold", [0.001, 0.05, 0.5])
+def test_the_held_out_fraction(threshold):
+    n = 50_000
+    held_out = sum(prepare.is_validation(prepare.split_key(3, f"id-{i}"), threshold) for i in range(n))
+    assert binomtest(held_out, n, threshold).pvalue > 1e-4
+
+
+def test_thresholds_at_the_ends():
+    keys = [0, 1, 2**63, 2**64 - 1]
+    assert not any(prepare.is_validation(key, 0.0) for key in keys)
+    assert all(prepare.is_validation(key, 1.0) for key in keys)
+    assert [prepare.is_validation(key, 0.5) for key in keys] == [True, True, False, False]
+    assert prepare.is_validation(2**63 - 1, 0.5)
+
+
+@pytest.mark.parametrize(("threshold", "full"), [(0, "train"), (1, "validation")])
+def test_one_split_can_be_empty(new_bench, threshold, full):
+    manifest = new_bench(split={"threshold": threshold}).prepare(documents())
+    assert manifest[full]["documents"] == 40 and manifest["tokens"] == manifest[full]["tokens"]
+
+
+def test_an_id_has_one_split_whatever_its_shard(new_bench):
+    """Documents of one shard come back in another order, among others, in another shard."""
+    first, second = (new_bench(split={"seed": 5, "threshold": 0.3}) for _ in range(2))
+    first.prepare(documents(60))
+    second.prepare(pa.concat_tables([documents(30, start=100), documents(60)]).take(list(range(89, -1, -1))))
+    one, two = rows_of_store(first.out), rows_of_store(second.out)
+    for split, other in (("train", "validation"), ("validation", "train")):
+        assert one[split] and one[split].keys() <= two[split].keys() and not one[split].keys() & two[other].keys()
+    third = new_bench(split={"seed": 6, "threshold": 0.3})
+    third.prepare(documents(60))
+    assert rows_of_store(third.out)["validation"].keys() != one["validation"].keys()
+
+
+# ------------------------------------------------------------- whole or not
+
+
+def test_the_same_bytes_twice(bench, new_bench, snapshot):
+    other = new_bench()
+    bench.prepare(documents())
+    other.prepare(documents())
+    assert snapshot(bench.out) == snapshot(other.out)
+    assert snapshot(bench.out).keys() == {"train.arrow", "validation.arrow", "unigram.npy", "manifest.json"}
+
+
+def test_a_failed_run_leaves_the_shard_that_was_there(bench, snapshot):
+    bench.prepare(documents())
+    before = snapshot(bench.out)
+    bench.write(documents(30), row_group_size=10)
+    bench.raw.write_bytes(bench.raw.read_bytes()[:-100])
+    with pytest.raises(UserError):
+        bench.prepare()
+    assert snapshot(bench.out) == before
+
+
+KILLED = """
+import os, signal, sys
+from tokencodes import cli
+from tokencodes.data import prepare, store
+
+calls = 0
+def counted(module, name):
+    original = getattr(module, name)
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls > int(sys.argv[1]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **options)
+    setattr(module, name, call)
+
+counted(store, "write_split")
+counted(prepare, "fsync_file")
+counted(prepare, "fsync_directory")
+counted(prepare.np, "save")
+raise SystemExit(cli.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 5, 7, 9, 10])  # two splits, the counts, four syncs, five moves
+@pytest.mark.parametrize("old", [True, False])
+def test_a_kill_leaves_the_old_shard_or_none(bench, after, old, snapshot):
+    if old:
+        bench.prepare(documents(20))
+    before = snapshot(bench.out)
+    bench.write(documents(40))
+    done = subprocess.run([sys.executable, "-c", KILLED, str(after), *bench.command()], capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    left = snapshot(bench.out)
+    if (bench.out / "manifest.json").exists():
+        assert old and {name: left[name] for name in before} == before
+    assert any(".scratch-" in name for name in left)
+    assert bench.prepare()["kept"] == 40
+    assert snapshot(bench.out).keys() == {"train.arrow", "validation.arrow", "unigram.npy", "manifest.json"}
+
+
+@some
+@given(limit=st.integers(0, 9_000))
+def test_a_full_disk_leaves_the_shard_that_was_there(new_bench, small_files, snapshot, limit):
+    bench = new_bench()
+    bench.prepare(documents(5))
+    before = snapshot(bench.out)
+    bench.write(documents(400))
+    assert bench.settings  # made before the disk is full
+    with small_files(limit), pytest.raises(UserError, match=r"store/s.*: the disk is full \(File too large\)"):
+        bench.prepare()
+    assert snapshot(bench.out) == before
+
+
+@pytest.mark.parametrize("place", ["open", "write_split", "save", "write_json", "mkdir"])
+def test_a_disk_that_fills_anywhere_is_one_line(bench, place, monkeypatch, snapshot, one_line):
+    bench.prepare(documents(5))
+    before, command = snapshot(bench.out), bench.command()
+    bench.write(documents(40))
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    targets = {"open": (prepare._SplitWriter, "add"), "write_split": (store, "write_split"), "save": (np, "save")}
+    targets |= {"write_json": (prepare, "write_json"), "mkdir": (Path, "mkdir")}
+    monkeypatch.setattr(*targets[place], full)
+    assert "s: the disk is full (No space left on device); nothing was changed there" in one_line(*command)
+    assert snapshot(bench.out) == before
+
+
+def test_two_processes_at_one_shard(bench):
+    bench.prepare(documents())
+    with open(bench.out / ".lock", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another process prepares this shard"):
+            bench.prepare()
+    assert bench.prepare()["kept"] == 40
+
+
+# ------------------------------------------------------- tokenizer, commands
+
+
+def test_a_tokenizer_of_another_size(bench, tiny):
+    bench.write(documents())
+    settings = tiny.config(model={"vocab_size": 299})
+    with pytest.raises(UserError, match=r"has 300 tokens, model\.vocab_size is 299; build it again"):
+        prepare.prepare_shard(settings, "s", bench.raw, tiny.tokenizer, bench.out)
+    assert not bench.out.exists()
+
+
+def test_no_tokenizer(bench):
+    bench.write(documents())
+    with pytest.raises(UserError, match=r"manifest\.json: no such file; run the stage that writes it"):
+        prepare.prepare_shard(bench.settings, "s", bench.raw, bench.folder / "none", bench.out)
+
+
+def test_above_65536_entries_ids_are_uint32(tiny, tmp_path):
+    value = json.loads((tiny.folder / "bpe.json").read_text())
+    letters = [token for token in value["model"]["vocab"] if len(token) == 1]
+    vocab, merges = dict(value["model"]["vocab"]), [list(merge) for merge in value["model"]["merges"]]
+    for a, b, c in itertools.islice(itertools.product(letters, repeat=3), 80_000):
+        for left, right in ((a, b), (a + b, c)):
+            if left + right not in vocab and len(vocab) < 70_000:
+                vocab[left + right] = len(vocab)
+                merges.append([left, right])
+    big = {**value, "model": {**value["model"], "vocab": vocab, "merges": merges}}
+    (tmp_path / "big.json").write_text(json.dumps(big))
+    changed = tiny.config(data={"tokenizer": {"kind": "local", "path": str(tmp_path / "big.json")}}).model_dump(
+        mode="json"
+    )
+    changed["model"]["vocab_size"], changed["interfaces"] = 70_000, {"learned": {"kind": "table"}}
+    settings = config.parse(config.Config, changed, "test")
+    tokenizer.build(settings, tmp_path / "tokenizer")
+    rare = "".join(token for token, i in vocab.items() if i >= 69_990 and token.isascii())
+    pq.write_table(pa.table({"text": [LONG + rare], "id": ["a"]}), tmp_path / "raw.parquet")
+    prepare.prepare_shard(settings, "s", tmp_path / "raw.parquet", tmp_path / "tokenizer", tmp_path / "out")
+    for split in store.SPLITS:
+        shard = store.Shard("s", tmp_path / "out" / f"{split}.arrow")
+        assert shard.tokens.dtype == np.uint32
+    (tokens,) = [ids for split in rows_of_store(tmp_path / "out").values() for ids in split.values()]
+    assert tokens == Encoder(tmp_path / "tokenizer").tokenizer.encode(LONG + rare, add_special_tokens=False).ids
+
+
+def test_command_line(bench, capsys, one_line):
+    bench.write(documents())
+    assert cli.main(bench.command()) == 0
+    assert "prepare s: 40 rows in, 40 kept" in capsys.readouterr().err
+    assert (bench.out / "manifest.json").exists()
+    said = one_line("prepare", "--out", bench.out, "--shard", "s")
+    assert "--config, --raw, --tokenizer missing" in said
+
+
+def test_an_interrupt_is_no_half_shard(bench, monkeypatch, snapshot):
+    bench.prepare(documents(5))
+    before = snapshot(bench.out)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "write_split", stop)
+    with pytest.raises(KeyboardInterrupt):
+        bench.prepare(documents(40))
+    assert snapshot(bench.out) == before and os.listdir(bench.out).count(".lock") == 1
