@@ -1,0 +1,447 @@
+"""The store: mapped, never copied; any changed byte is found; what does not fit together is refused."""
+
+import collections
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from scipy.special import rel_entr
+from scipy.stats import entropy
+
+from tokencodes import cli
+from tokencodes.data import prepare, store, tokenizer
+from tokencodes.data.store import Store
+from tokencodes.errors import UserError
+from tokencodes.files import digest, read_json, write_json
+
+LONG = "abc dgh fee " * 9
+
+
+@pytest.fixture
+def copy(tiny, tmp_path) -> Path:
+    """A store of one's own."""
+    shutil.copytree(tiny.store, tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.fixture(scope="module")
+def one_copy(tiny, tmp_path_factory) -> Path:
+    """A store to damage and mend again."""
+    folder = tmp_path_factory.mktemp("store") / "store"
+    shutil.copytree(tiny.store, folder)
+    return folder
+
+
+def raw_rows(tiny):
+    """Text by id, of the raw shards."""
+    table = pa.concat_tables([pq.read_table(path) for path in (tiny.folder / "raw").glob("*.parquet")])
+    return dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
+
+
+# ------------------------------------------------------------------- reading
+
+
+def test_what_comes_out_is_what_went_in(tiny):
+    encoder, rows = tokenizer.Encoder(tiny.tokenizer), raw_rows(tiny)
+    opened, seen = Store.open(tiny.store, vocab_size=300, tokenizer_sha256=encoder.sha256), []
+    for split in store.SPLITS:
+        for shard in opened.split(split):
+            assert shard.offsets.dtype == np.int64 and shard.tokens.dtype == np.uint16 and shard.keys.dtype == np.uint64
+            assert shard.offsets[0] == 0 and shard.offsets[-1] == len(shard.tokens)
+            for i, name in enumerate(shard.ids.to_pylist()):
+                expected = encoder.tokenizer.encode(rows[name], add_special_tokens=False).ids
+                assert shard.document(i).tolist() == expected
+                assert shard.tokens[shard.offsets[i] : shard.offsets[i + 1]].tolist() == expected
+                assert shard.keys[i] == prepare.split_key(0, name)
+                assert (split == "validation") == prepare.is_validation(int(shard.keys[i]), 0.1)
+                seen.append(name)
+    assert sorted(seen) == sorted(rows)
+
+
+def test_the_header_says_what_the_file_is(tiny):
+    manifest = read_json(tiny.store / "manifest.json")
+    for entry in manifest["shards"]:
+        for split in store.SPLITS:
+            metadata = pa.ipc.open_file(tiny.store / entry["name"] / f"{split}.arrow").schema.metadata
+            header = json.loads(metadata[b"tokencodes"])
+            assert header["shard"] == entry["name"] and header["split"] == split and header["format_version"] == 1
+            assert header["vocab_size"] == 300 and header["data_sha256"] == manifest["data_sha256"]
+            assert header["tokenizer_sha256"] == read_json(tiny.tokenizer / "manifest.json")["sha256"]
+            assert {key: header[key] for key in ("documents", "tokens")} == entry[split]
+
+
+def mapped_ranges(path):
+    """Where the kernel has mapped the file in this process."""
+    ranges = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith(str(path.resolve())):
+            ranges.append([int(end, 16) for end in line.split()[0].split("-")])
+    return ranges
+
+
+def test_arrays_lie_in_the_mapped_file(tiny):
+    before = pa.total_allocated_bytes()
+    for shard in Store.open(tiny.store).split("train"):
+        arrays = (shard.tokens, shard.offsets, shard.keys, shard.document(3))
+        for array in arrays:
+            assert not array.flags.owndata and not array.flags.writeable and len(array)
+            at = array.__array_interface__["data"][0]
+            assert any(first <= at and at + array.nbytes <= last for first, last in mapped_ranges(shard.path))
+        assert np.shares_memory(shard.tokens, shard.document(3))
+        assert pa.total_allocated_bytes() == before
+
+
+# -------------------------------------------------------------------- damage
+
+
+def verified(folder, one_line) -> str:
+    return one_line("prepare", "--verify", "--out", folder)
+
+
+def test_verify_of_a_whole_store(tiny, capsys):
+    assert cli.main(["prepare", "--verify", "--out", str(tiny.store)]) == 0
+    assert capsys.readouterr().out == f"{tiny.store}: 2 shards, 6 files, every byte as written\n"
+
+
+def files_of(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+
+
+@hypothesis_settings(max_examples=250, deadline=None)
+@given(st.data())
+def test_any_changed_byte_is_found(one_copy, data):
+    path = data.draw(st.sampled_from(files_of(one_copy)), label="file")
+    whole = path.read_bytes()
+    changed = bytearray(whole)
+    changed[data.draw(st.integers(0, len(whole) - 1), label="place")] ^= data.draw(st.integers(1, 255))
+    try:
+        path.write_bytes(changed)
+        with pytest.raises(UserError) as caught:
+            store.verify(one_copy)
+        assert len(str(caught.value).splitlines()) == 1 and str(one_copy) in str(caught.value)
+    finally:
+        path.write_bytes(whole)
+
+
+@hypothesis_settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_opening_a_damaged_store_works_or_is_one_line(one_copy, data):
+    """The cheap check need not see a changed token. It must never end in another way, nor lead outside the file."""
+    path = data.draw(st.sampled_from([path for path in files_of(one_copy) if path.suffix != ".npy"]), label="file")
+    whole = path.read_bytes()
+    changed = bytearray(whole)
+    ends = min(len(whole), 2_500)  # where Arrow keeps its own structures
+    place = data.draw(st.integers(0, ends - 1) | st.integers(len(whole) - ends, len(whole) - 1), label="place")
+    changed[place] ^= data.draw(st.integers(1, 255))
+    try:
+        path.write_bytes(changed)
+        try:
+            opened = Store.open(one_copy)
+        except UserError as error:
+            assert len(str(error).splitlines()) == 1
+            return
+        for split in store.SPLITS:
+            for shard in opened.split(split):
+                assert len(shard.tokens) == opened_tokens(opened, shard.name, split)
+                assert int(shard.tokens.max()) < 2**16 and len(shard.ids) == len(shard.keys) == len(shard.offsets) - 1
+    finally:
+        path.write_bytes(whole)
+
+
+def opened_tokens(opened, shard, split):
+    return next(entry[split]["tokens"] for entry in opened.manifest["shards"] if entry["name"] == shard)
+
+
+@pytest.mark.parametrize("name", ["train.arrow", "validation.arrow", "unigram.npy"])
+def test_a_cut_file_is_found_at_opening(copy, name):
+    path = copy / "part-1" / name
+    whole = path.read_bytes()
+    for n in (0, 1, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:n])
+        with pytest.raises(UserError, match=rf"part-1/{re.escape(name)}: missing or cut; prepare the shard again"):
+            Store.open(copy)
+    path.unlink()
+    with pytest.raises(UserError, match="missing or cut"):
+        Store.open(copy)
+
+
+def test_another_file_of_the_same_size_is_found_at_opening(copy):
+    """As when the files of two shards are exchanged, and the sizes happen to be equal."""
+    for name in ("part-0", "part-1"):  # sizes made equal by padding what the manifest says of them
+        manifest = read_json(copy / name / "manifest.json")
+        manifest["files"]["train.arrow"]["bytes"] = (copy / "part-0" / "train.arrow").stat().st_size
+        write_json(copy / name / "manifest.json", manifest)
+    shutil.copy(copy / "part-0" / "train.arrow", copy / "part-1" / "train.arrow")
+    resign(copy)
+    with pytest.raises(UserError, match=r"part-1/train\.arrow: its header and the shard's manifest differ in .*shard"):
+        Store.open(copy)
+
+
+def resign(folder):
+    """Make the manifest of the store fit those of its shards again."""
+    manifest = read_json(folder / "manifest.json")
+    for entry in manifest["shards"]:
+        entry["sha256"] = store.sha256_file(folder / entry["name"] / "manifest.json")
+    del manifest["sha256"]
+    write_json(folder / "manifest.json", {**manifest, "sha256": digest(manifest)})
+
+
+def test_a_store_that_is_not_there(tmp_path, one_line):
+    assert "manifest.json: no such file" in verified(tmp_path, one_line)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format_version": 2, "shards": []}', "\xff"])
+def test_not_the_manifest_of_a_store(copy, text, one_line):
+    (copy / "manifest.json").write_text(text, encoding="latin-1")
+    assert "manifest.json: not " in verified(copy, one_line)
+
+
+def test_a_manifest_whose_figures_were_edited(copy):
+    manifest = read_json(copy / "manifest.json")
+    for key, value in (("tokens", 1), ("unigram_entropy", 1.5), ("vocab_size", 299)):
+        write_json(copy / "manifest.json", {**manifest, key: value})
+        with pytest.raises(UserError, match="changed since it was written"):
+            Store.open(copy)
+
+
+def test_white_space_in_a_manifest_is_a_changed_byte_too(copy, one_line):
+    path = copy / "manifest.json"
+    path.write_text(path.read_text().replace("\n", " ", 1))
+    assert "not the bytes that were written" in verified(copy, one_line)
+
+
+def test_the_manifest_of_a_shard_exchanged(copy):
+    (copy / "part-0").rename(copy / "x")
+    (copy / "part-1").rename(copy / "part-0")
+    (copy / "x").rename(copy / "part-1")
+    with pytest.raises(UserError, match="part-0: not the shard that the store's manifest lists"):
+        Store.open(copy)
+
+
+@pytest.mark.parametrize("name", ["../part-0", "/etc", "..", "", "a/b"])
+def test_a_shard_name_cannot_leave_the_store(copy, name):
+    manifest = read_json(copy / "manifest.json")
+    manifest["shards"][0]["name"] = name
+    del manifest["sha256"]
+    write_json(copy / "manifest.json", {**manifest, "sha256": digest(manifest)})
+    with pytest.raises(UserError, match="is not the name of a folder beside it"):
+        Store.open(copy)
+
+
+def test_another_format(copy):
+    manifest = read_json(copy / "part-0" / "manifest.json")
+    write_json(copy / "part-0" / "manifest.json", {**manifest, "format_version": 2})
+    resign(copy)
+    with pytest.raises(UserError, match="part-0: format 2, this code reads 1"):
+        Store.open(copy)
+
+
+def test_an_id_that_the_vocabulary_does_not_have(tmp_path):
+    """Written so, with hashes that fit: no damage, but no store for this model either."""
+    (tmp_path / "tokens").write_bytes(np.array([1, 299, 5], dtype="<u2").tobytes())
+    header = {"format_version": 1, "vocab_size": 299, "documents": 1, "tokens": 3, "max_id": 299}
+    store.write_split(tmp_path / "train.arrow", ["a"], [0], [3], tmp_path / "tokens", header)
+    with pytest.raises(UserError, match="do not fit together"):
+        store.Shard("s", tmp_path / "train.arrow").check({})
+
+
+def test_an_arrow_file_that_is_not_ours(tmp_path):
+    table = pa.table({"id": ["a"], "tokens": [[1, 2]]})
+    with pa.ipc.new_file(tmp_path / "train.arrow", table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(UserError, match="without a store's header"):
+        store.Shard("s", tmp_path / "train.arrow").check({})
+    with pytest.raises(UserError, match="missing or damaged"):
+        store.Shard("s", tmp_path / "none.arrow").check({})
+
+
+def test_another_vocabulary_or_tokenizer(tiny):
+    with pytest.raises(UserError, match="its vocab_size is 300, 301 is asked for"):
+        Store.open(tiny.store, vocab_size=301)
+    with pytest.raises(UserError, match=r"its tokenizer_sha256 is .*, abc is asked for"):
+        Store.open(tiny.store, tokenizer_sha256="abc")
+
+
+# --------------------------------------------------------------------- index
+
+
+def shards_in(folder):
+    return sorted(path for path in folder.iterdir() if path.is_dir())
+
+
+def index(tiny, folder, shards=None, **changes):
+    store.index(tiny.config(**changes), shards or shards_in(folder), folder / "manifest.json")
+    return read_json(folder / "manifest.json")
+
+
+def test_the_index_adds_up(tiny, copy):
+    before = read_json(copy / "manifest.json")
+    assert index(tiny, copy) == before
+    assert before["rows_in"] == before["kept"] + sum(before["dropped"].values()) == 240
+    manifests = [read_json(folder / "manifest.json") for folder in shards_in(copy)]
+    for key in ("rows_in", "kept", "tokens"):
+        assert before[key] == sum(manifest[key] for manifest in manifests)
+    for split in store.SPLITS:
+        for key in ("documents", "tokens"):
+            assert before[split][key] == sum(manifest[split][key] for manifest in manifests)
+    assert Store.open(copy).sha256 == digest({key: value for key, value in before.items() if key != "sha256"})
+
+
+def test_unigram_entropies_against_scipy(tiny):
+    opened = Store.open(tiny.store)
+    counts = [np.zeros(300), np.zeros(300)]
+    for row, split in zip(counts, store.SPLITS, strict=True):
+        for shard in opened.split(split):
+            row += np.bincount(shard.tokens, minlength=300)
+    train, held_out = counts
+    assert math.isclose(opened.manifest["unigram_entropy"], entropy(train), rel_tol=1e-12)
+    model, truth = (train + 1) / (train + 1).sum(), held_out / held_out.sum()
+    expected = entropy(truth) + rel_entr(truth, model).sum()  # cross entropy = entropy + divergence
+    assert math.isclose(opened.manifest["unigram_cross_entropy"], expected, rel_tol=1e-12)
+
+
+def test_cross_entropy_by_hand():
+    train, held_out = np.array([3, 0, 1, 0]), np.array([1, 1, 0, 2])
+    # add one: 4/8, 1/8, 2/8, 1/8; four tokens of 1, 3, 3 and 3 bits
+    assert math.isclose(store.cross_entropy(train, held_out), (1 + 3 + 3 + 3) * math.log(2) / 4)
+    assert math.isclose(store.entropy(np.array([1, 1, 0, 2])), 1.5 * math.log(2))
+    assert store.entropy(np.array([7, 0])) == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": {"min_tokens": 18}},
+        {"data": {"split": {"seed": 1, "threshold": 0.1}}},
+        {"data": {"text_column": "content"}},
+        {"model": {"vocab_size": 299}},
+    ],
+    ids=str,
+)
+def test_a_shard_of_another_config(tiny, copy, changes):
+    before = (copy / "manifest.json").read_bytes()
+    with pytest.raises(UserError, match="was prepared with another `data` section or vocab_size"):
+        index(tiny, copy, **changes)
+    assert (copy / "manifest.json").read_bytes() == before
+
+
+def test_shards_of_two_tokenizers(tiny, copy):
+    for path in (copy / "part-1").glob("*.json"):
+        write_json(path, {**read_json(path), "tokenizer_sha256": "0" * 64})
+    with pytest.raises(UserError, match="part-1: was prepared with another tokenizer than"):
+        index(tiny, copy)
+
+
+def test_a_shard_named_twice_or_renamed_or_elsewhere_or_missing(tiny, copy, tmp_path):
+    with pytest.raises(UserError, match="part-0: named twice"):
+        index(tiny, copy, [copy / "part-0", copy / "part-1", copy / "part-0"])
+    shutil.copytree(copy / "part-0", copy / "part-2")
+    with pytest.raises(UserError, match="part-2: holds shard part-0"):
+        index(tiny, copy)
+    shutil.copytree(copy / "part-0", tmp_path / "part-0")
+    with pytest.raises(UserError, match="lies not beside"):
+        index(tiny, copy, [copy / "part-1", tmp_path / "part-0"])
+    with pytest.raises(UserError, match=r"part-9/manifest\.json: no such file"):
+        index(tiny, copy, [copy / "part-1", copy / "part-9"])
+
+
+def test_a_linked_shard_is_a_shard(tiny, copy, tmp_path):
+    """As when one disk is not enough."""
+    (copy / "part-1").rename(tmp_path / "elsewhere")
+    (copy / "part-1").symlink_to(tmp_path / "elsewhere")
+    before = read_json(copy / "manifest.json")
+    assert index(tiny, copy) == before
+    assert len(Store.open(copy).split("train")) == 2
+
+
+@pytest.mark.parametrize("name", ["train.arrow", "validation.arrow", "unigram.npy", "manifest.json"])
+def test_damage_is_found_by_the_index(tiny, copy, name):
+    path = copy / "part-1" / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2])
+    with pytest.raises(UserError, match="part-1"):
+        index(tiny, copy)
+    if name == "unigram.npy":
+        path.write_bytes(whole[:-1] + b"\x01")
+        with pytest.raises(UserError, match=r"unigram\.npy: not the bytes that were written"):
+            index(tiny, copy)
+
+
+@pytest.mark.parametrize(("threshold", "empty"), [(0, "validation"), (1, "train")])
+def test_an_empty_split(tiny, tmp_path, threshold, empty):
+    settings = tiny.config(data={"split": {"seed": 0, "threshold": threshold}})
+    prepare.prepare_shard(settings, "s", tiny.folder / "raw" / "part-0.parquet", tiny.tokenizer, tmp_path / "s")
+    shard = store.Shard("s", tmp_path / "s" / f"{empty}.arrow")
+    assert shard.tokens.tolist() == [] and shard.offsets.tolist() == [0] and shard.ids.to_pylist() == []
+    with pytest.raises(UserError, match=rf"the {empty} split has no document; change data\.split"):
+        store.index(settings, [tmp_path / "s"], tmp_path / "manifest.json")
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_one_shard_may_have_an_empty_split(tiny, tmp_path):
+    """The corpus' held-out documents can all lie in one shard."""
+    settings, rows = tiny.config(), collections.defaultdict(list)
+    for i in range(60):
+        rows[prepare.is_validation(prepare.split_key(0, f"d{i}"), 0.1)].append(f"d{i}")
+    for shard, names in (("a", rows[False]), ("b", rows[True])):
+        pq.write_table(pa.table({"text": [LONG] * len(names), "id": names}), tmp_path / f"{shard}.parquet")
+        prepare.prepare_shard(settings, shard, tmp_path / f"{shard}.parquet", tiny.tokenizer, tmp_path / shard)
+    store.index(settings, [tmp_path / "a", tmp_path / "b"], tmp_path / "manifest.json")
+    opened = Store.open(tmp_path)
+    assert [len(shard.ids) for shard in opened.split("validation")] == [0, len(rows[True])]
+    store.verify(tmp_path)
+
+
+def test_no_document_is_in_both_splits_even_when_shards_share_ids(tiny, tmp_path):
+    settings = tiny.config(data={"split": {"seed": 0, "threshold": 0.3}})
+    for number, names in enumerate((range(40), range(20, 60), range(0, 60, 2))):
+        shard = f"s{number}"
+        table = pa.table({"text": [f"{LONG} {i}" for i in names], "id": [f"d{i}" for i in names]})
+        pq.write_table(table, tmp_path / f"{shard}.parquet")
+        prepare.prepare_shard(settings, shard, tmp_path / f"{shard}.parquet", tiny.tokenizer, tmp_path / shard)
+    store.index(settings, [tmp_path / f"s{i}" for i in range(3)], tmp_path / "manifest.json")
+    opened = Store.open(tmp_path)
+    names = {split: [n for shard in opened.split(split) for n in shard.ids.to_pylist()] for split in store.SPLITS}
+    assert names["train"] and names["validation"] and not set(names["train"]) & set(names["validation"])
+    found = collections.Counter(names["train"] + names["validation"])
+    assert len(found) == 60
+    assert opened.manifest["duplicate_ids_across_shards"] == sum(n - 1 for n in found.values()) == 50
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.text(max_size=8), st.integers(0, 2**64 - 1), st.integers(1, 50)), max_size=20),
+    st.sampled_from([300, 2**16, 2**16 + 1, 2**20]),
+)
+def test_write_split_round_trip(tmp_path_factory, rows, vocab_size):
+    folder = tmp_path_factory.mktemp("split")
+    names, keys, lengths = ([row[i] for row in rows] for i in range(3))
+    dtype = np.uint16 if vocab_size <= 65_536 else np.uint32
+    tokens = np.random.default_rng(0).integers(0, vocab_size, sum(lengths)).astype(dtype)
+    tokens.tofile(folder / "raw")
+    header = {"format_version": 1, "vocab_size": vocab_size, "documents": len(rows), "tokens": len(tokens)}
+    header["max_id"] = int(tokens.max()) if len(tokens) else -1
+    store.write_split(folder / "train.arrow", names, keys, lengths, folder / "raw", header)
+    shard = store.Shard("s", folder / "train.arrow")
+    shard.check({"documents": len(rows)})
+    assert shard.header == header and shard.tokens.dtype == dtype
+    assert shard.ids.to_pylist() == names and shard.keys.tolist() == keys
+    assert [shard.document(i).tolist() for i in range(len(rows))] == [
+        part.tolist() for part in np.split(tokens, np.cumsum(lengths)[:-1]) if len(rows)
+    ]
+
+
+def test_a_full_disk_leaves_the_index_that_was_there(tiny, copy, small_files):
+    before, settings = (copy / "manifest.json").read_bytes(), tiny.config()
+    with small_files(200), pytest.raises(UserError, match=r"manifest\.json: the disk is full"):
+        store.index(settings, shards_in(copy), copy / "manifest.json")
+    assert (copy / "manifest.json").read_bytes() == before and not list(copy.glob(".*.tmp"))
