@@ -3,8 +3,8 @@
     python benchmarks/train_step.py [--rounds 5] [--steps 4] [--only ours-fp32 hf-fp32 ...]
 
 Each candidate is a process of its own (peak memory is the process'), all have the same shape, batch and fused AdamW,
-and they take turns: a round runs a few steps of each, so that a machine whose speed drifts slows them alike. Ratios are of
-medians over rounds. litgpt is not among our dependencies: `pip install --no-deps litgpt lightning lightning-utilities
+and they take turns: a round runs a few steps of each, so that a machine whose speed drifts slows them alike. Ratios
+are of medians over rounds. litgpt is not among our dependencies: `pip install --no-deps litgpt lightning lightning-utilities
 torchmetrics`; without it its rows are left out.
 """
 

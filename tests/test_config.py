@@ -61,7 +61,7 @@ def test_the_resolved_config_reads_back_as_itself(root, tmp_path):
         ("evaluate.tasks.0.limt", 1, "x.yaml: evaluate.tasks.0.limt: unknown key; did you mean 'limit'?"),
         ("data.source.sha", 1, "x.yaml: data.source.sha: unknown key; did you mean 'sha256'?"),
         ("resources.train.gpu", 1, "x.yaml: resources.train.gpu: unknown key; did you mean 'gpus'?"),
-        ("train.zzz", 1, "x.yaml: train.zzz: unknown key; known: adam_eps, beta1"),
+        ("train.zzz", 1, "x.yaml: train.zzz: unknown key; known: activation_checkpointing, adam_eps"),
         ("model.vocab_size", DELETE, "x.yaml: model.vocab_size: this key is missing; add it"),
         ("model.d_model", -3, "x.yaml: model.d_model: input should be greater than or equal to 2 (it is -3)"),
         ("model.d_model", 130, "x.yaml: model: d_model 130 is not divisible by n_heads 4"),

@@ -249,6 +249,7 @@ class Train(Strict):
     device: Literal["cpu", "cuda", "auto"] = "auto"
     cpu_threads: int = Field(1, ge=1)  # part of the run's identity: sums on a CPU depend on it
     compile: bool = False
+    activation_checkpointing: bool = False  # keep each block's input alone and compute the rest again for backward
     loss_chunk_tokens: int = Field(1024, ge=1)  # ours: rows of logits that exist at one time
     checkpoint_every: int = Field(ge=1)
     keep_checkpoints: int = Field(2, ge=2)
@@ -334,6 +335,7 @@ NOT_IDENTITY = (
     "grad_accum_steps",
     "device",
     "compile",
+    "activation_checkpointing",
     "loss_chunk_tokens",
     "checkpoint_every",
     "keep_checkpoints",

@@ -27,19 +27,27 @@ GPUS = {
 
 
 def activation_bytes(model: config.Model, train: config.Train) -> int:
-    """Bytes that the backward pass of one micro-batch reads: what the blocks save, and the logits of one loss chunk.
+    """Bytes that one micro-batch adds to the state of training, at its peak, which is in the loss.
 
-    A block saves, a token: two norm inputs in float32 (the residual stream); two norm outputs, q, k, v, the attention's
-    output twice (as made and as the projection's input) in the products' precision; and of the MLP gate, up, silu(gate)
-    and their product. Assumes attention that does not store its T x T weights.
+    A block keeps, a token: input and normalised input of its two norms in float32 (a fused norm keeps half of that); in
+    the products' precision the inputs of the two products behind them, q, k, v, rotated q and k and the attention's
+    output, and of the MLP gate, up, silu(gate) and their product. With activation checkpointing it keeps its input
+    alone, and one block at a time has all. Under autocast each matrix has a bfloat16 copy. The loss has the logits of a
+    chunk twice, and for the head a summed gradient, one chunk's gradient and its copy. Attention is taken not to store
+    T x T. What the allocator keeps back is not in it.
     """
     low = 2 if train.precision == "bf16" else FLOAT32
-    d, f = model.d_model, model.d_ff
-    a_token = model.n_layers * (2 * FLOAT32 * d + low * 7 * d + low * 4 * f) + 2 * FLOAT32 * d
-    logits = (
-        2 * FLOAT32 * min(train.loss_chunk_tokens, train.micro_batch_size * model.context_length) * model.vocab_size
+    d, f, v = model.d_model, model.d_ff, model.vocab_size
+    tokens = train.micro_batch_size * model.context_length
+    block = tokens * (4 * FLOAT32 * d + low * 8 * d + low * 4 * f)
+    residual = tokens * FLOAT32 * d
+    kept = model.n_layers * residual + block if train.activation_checkpointing else model.n_layers * block
+    copies = low * model.n_layers * (4 * d * d + 3 * d * f) if low < FLOAT32 else 0
+    chunk = min(train.loss_chunk_tokens, tokens) * v
+    loss = chunk * (2 * FLOAT32 + (low if low < FLOAT32 else 0)) + v * d * (
+        FLOAT32 + low + (low if low < FLOAT32 else 0)
     )
-    return train.micro_batch_size * model.context_length * a_token + logits
+    return kept + copies + 3 * residual + loss
 
 
 def state_bytes(counts: dict[str, int], model: config.Model, n_gpus: int, parallel: str) -> int:

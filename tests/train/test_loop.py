@@ -130,6 +130,18 @@ def test_accumulation_changes_nothing_but_rounding(tiny, micro, accum):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
 
 
+def test_activation_checkpointing_changes_no_bit(tiny):
+    def gradients(checkpointing):
+        run = tiny.config(train={"activation_checkpointing": checkpointing}).run("gf2", 0)
+        trainer = loop.Trainer(run, Store.open(tiny.store), tiny.folder / "x", one_rank(), loop.Stop(None))
+        assert trainer.model.decoder.checkpointing == checkpointing
+        total, _ = trainer.accumulate(1)
+        return total, [p.grad.clone() for p in trainer.model.parameters()]
+
+    (loss, grads), (expected_loss, expected) = gradients(True), gradients(False)
+    assert loss == expected_loss and all(torch.equal(a, b) for a, b in zip(grads, expected, strict=True))
+
+
 def test_the_gradient_is_that_of_the_mean_token_loss(tiny):
     run = tiny.config().run("gf2", 0)
     trainer = loop.Trainer(run, Store.open(tiny.store), tiny.folder / "x", one_rank(), loop.Stop(None))

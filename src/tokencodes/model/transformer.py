@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from tokencodes import config
 from tokencodes.interfaces import interface as interfaces
@@ -105,6 +106,7 @@ class Decoder(nn.Module):
         self.input = interfaces.build(interface, model.vocab_size, model.d_model, model.init_std)
         self.layers = nn.ModuleList(Block(model, layer) for layer in range(model.n_layers))
         self.norm = RMSNorm(model.d_model, model.norm_eps)
+        self.checkpointing = False  # the trainer's choice; it changes memory and time, and no number
 
     def forward(
         self,
@@ -125,7 +127,10 @@ class Decoder(nn.Module):
         head_dim = self.config.d_model // self.config.n_heads
         cos, sin = rotation(positions, head_dim, self.config.rope_theta, torch.float32)
         for layer in self.layers:
-            x = layer(x, cos, sin, mask, cache)
+            if self.checkpointing and torch.is_grad_enabled():
+                x = checkpoint(layer, x, cos, sin, mask, cache, use_reentrant=False, preserve_rng_state=False)
+            else:
+                x = layer(x, cos, sin, mask, cache)
         return self.norm(x)
 
 

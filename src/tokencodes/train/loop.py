@@ -109,6 +109,7 @@ class Trainer:
         self.model = transformer.Transformer(run.interface, run.model)
         transformer.initialise(self.model, run.model, run.seed)
         self.model.to(ranks.device)
+        self.model.decoder.checkpointing = train.activation_checkpointing
         loss = SummedLoss(self.model, train.loss_chunk_tokens)
         self.module = ranks.wrap(loss, self.model.decoder.layers, train.parallel)
         self.optimizer = optim.build(self.model, train)
