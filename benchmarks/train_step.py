@@ -4,7 +4,7 @@
 
 Each candidate is a process of its own (peak memory is the process'), all have the same shape, batch and fused AdamW,
 and they take turns: a round runs a few steps of each, so that a machine whose speed drifts slows them alike. Ratios
-are of medians over rounds. litgpt is not among our dependencies: `pip install --no-deps litgpt lightning lightning-utilities
+are of medians over rounds. litgpt is no dependency of ours: `pip install --no-deps litgpt lightning lightning-utilities
 torchmetrics`; without it its rows are left out.
 """
 
