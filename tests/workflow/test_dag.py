@@ -143,3 +143,18 @@ def test_the_files_of_a_local_corpus_are_watched(finished):
     shard.write_bytes(shard.read_bytes() + b"more")
     planned = finished.planned()
     assert (planned["download"], planned["prepare"], planned["index"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("keep_raw", "left"), [(False, 0), (True, 2)])
+def test_raw_shards_of_the_hub_are_dropped_unless_they_shall_be_kept(fresh, keep_raw, left):
+    value = fresh.config
+    hub = {"kind": "hub", "repo": "a/b", "revision": "main", "pattern": "{shard:05d}", "n_shards": 2}
+    value["data"]["source"] = hub | {"keep_raw": keep_raw}
+    value["results"] = "my results"  # a space is no reason to fail
+    fresh.configure(value)
+    fresh.snakemake("my results/tiny/runs/learned-s0/final.json")
+    assert len(list((fresh.folder / "my results/tiny/data/raw").glob("*.parquet"))) == left
+    assert "prepare is at work" in (fresh.folder / "my results/tiny/logs/prepare/shard-00001-of-00002.log").read_text()
+    value["data"]["source"]["keep_raw"] = not keep_raw
+    fresh.configure(value)
+    assert fresh.planned("my results/tiny/runs/learned-s0/final.json") == {}

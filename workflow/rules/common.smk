@@ -34,7 +34,7 @@ def read_settings():
 
 
 SETTINGS, SHARDS = read_settings()
-OUT = f"{SETTINGS.results}/{SETTINGS.name}"
+OUT = os.path.expanduser(f"{SETTINGS.results}/{SETTINGS.name}")
 CONFIG = f"{OUT}/config.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"
 
@@ -54,6 +54,13 @@ STORE = [
     *expand(f"{OUT}/data/store/{{shard}}/{{file}}", shard=SHARDS, file=SHARD_FILES),
 ]
 RESULTS = [STORE[0], *RUNS, *VALIDATIONS, *EVALUATIONS]  # with params.json all that tables and figures read
+
+# Files of the user's own that are copied from.
+ORIGINAL_SHARD, ORIGINAL_TOKENIZER = [], []
+if SETTINGS.data.source.kind == "local":
+    ORIGINAL_SHARD = os.path.expanduser(f"{SETTINGS.data.source.path}/{{shard}}.parquet")
+if SETTINGS.data.tokenizer.kind == "local":
+    ORIGINAL_TOKENIZER = os.path.expanduser(SETTINGS.data.tokenizer.path)
 
 # Raw shards of the hub are dropped when they are prepared, unless the config keeps them.
 SOURCE = SETTINGS.data.source.model_dump(mode="json", exclude={"keep_raw"})

@@ -12,7 +12,7 @@ rule resolve:
     message:
         "config: every key of this run, defaults included"
     shell:
-        "logged {log} tokencodes resolve --json --config {params.config:q} --out {output}"
+        "logged {log:q} tokencodes resolve --json --config {params.config:q} --out {output:q}"
 
 
 rule accounting:
@@ -30,4 +30,4 @@ rule accounting:
     message:
         "accounting: parameters of each interface"
     shell:
-        "logged {log} tokencodes params --config {params.config} --out {output}"
+        "logged {log:q} tokencodes params --config {params.config:q} --out {output:q}"

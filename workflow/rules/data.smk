@@ -1,7 +1,7 @@
 # Documents in, token store out: one job a shard, then an index over them.
 rule download:
     input:
-        f"{SETTINGS.data.source.path}/{{shard}}.parquet" if SETTINGS.data.source.kind == "local" else [],
+        ORIGINAL_SHARD,
     output:
         RAW,
     log:
@@ -20,12 +20,12 @@ rule download:
     message:
         "download: {wildcards.shard}"
     shell:
-        "logged {log} tokencodes download --config {params.config} --shard {wildcards.shard} --out {output}"
+        "logged {log:q} tokencodes download --config {params.config:q} --shard {wildcards.shard} --out {output:q}"
 
 
 rule tokenizer:
     input:
-        SETTINGS.data.tokenizer.path if SETTINGS.data.tokenizer.kind == "local" else [],
+        ORIGINAL_TOKENIZER,
     output:
         tokenizer=f"{OUT}/data/tokenizer/tokenizer.json",
         manifest=f"{OUT}/data/tokenizer/manifest.json",
@@ -46,7 +46,7 @@ rule tokenizer:
     message:
         "tokenizer"
     shell:
-        "logged {log} tokencodes tokenizer --config {params.config} --out {params.out}"
+        "logged {log:q} tokencodes tokenizer --config {params.config:q} --out {params.out:q}"
 
 
 rule prepare:
@@ -77,8 +77,8 @@ rule prepare:
     message:
         "prepare: {wildcards.shard}"
     shell:
-        "logged {log} tokencodes prepare --config {params.config} --shard {wildcards.shard} --raw {input.raw}"
-        " --tokenizer {params.tokenizer} --out {params.out}"
+        "logged {log:q} tokencodes prepare --config {params.config:q} --shard {wildcards.shard} --raw {input.raw:q}"
+        " --tokenizer {params.tokenizer:q} --out {params.out:q}"
 
 
 rule index:
@@ -102,4 +102,4 @@ rule index:
     message:
         "index: one store of all shards"
     shell:
-        "logged {log} tokencodes index --config {params.config} --shards {params.shards} --out {output}"
+        "logged {log:q} tokencodes index --config {params.config:q} --shards {params.shards:q} --out {output:q}"

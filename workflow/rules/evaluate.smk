@@ -19,7 +19,7 @@ rule benchmarks:
     message:
         "benchmarks: {wildcards.task}"
     shell:
-        "logged {log} tokencodes benchmarks --config {params.config} --task {wildcards.task} --out {params.out}"
+        "logged {log:q} tokencodes benchmarks --config {params.config:q} --task {wildcards.task} --out {params.out:q}"
 
 
 rule evaluate:
@@ -50,5 +50,5 @@ rule evaluate:
     message:
         "evaluate: {wildcards.interface}, seed {wildcards.seed} on {wildcards.task}, {wildcards.shots} shots"
     shell:
-        "logged {log} tokencodes evaluate --config {params.config} --model {params.model} --task {wildcards.task}"
-        " --shots {wildcards.shots} --benchmarks {params.benchmarks} --store {params.store} --out {output.scores}"
+        "logged {log:q} tokencodes evaluate --config {params.config:q} --model {params.model:q} --task {wildcards.task}"
+        " --shots {wildcards.shots} --benchmarks {params.benchmarks:q} --store {params.store:q} --out {output.scores:q}"

@@ -30,7 +30,7 @@ rule tables:
     message:
         "tables"
     shell:
-        "logged {log} tokencodes tables --config {params.config} --results {params.results}"
+        "logged {log:q} tokencodes tables --config {params.config:q} --results {params.results:q}"
 
 
 rule figures:
@@ -66,7 +66,7 @@ rule figures:
     message:
         "figures"
     shell:
-        "logged {log} tokencodes figures --config {params.config} --results {params.results}"
+        "logged {log:q} tokencodes figures --config {params.config:q} --results {params.results:q}"
 
 
 rule report:
@@ -90,4 +90,4 @@ rule report:
     message:
         "report"
     shell:
-        "logged {log} tokencodes report --config {params.config} --results {params.results} --out {output}"
+        "logged {log:q} tokencodes report --config {params.config:q} --results {params.results:q} --out {output:q}"

@@ -23,9 +23,9 @@ rule train:
     message:
         "train: {wildcards.interface}, seed {wildcards.seed}"
     shell:
-        "logged {log} tokencodes resolve --config {params.config} --interface {wildcards.interface}"
-        " --seed {wildcards.seed} --out {params.out}/run.yaml\n"
-        "logged {log} {params.launcher} train --run {params.out}/run.yaml --store {params.store} --out {params.out}"
+        "logged {log:q} tokencodes resolve --config {params.config:q} --interface {wildcards.interface}"
+        " --seed {wildcards.seed} --out {params.out:q}/run.yaml\n"
+        "logged {log:q} {params.launcher} train --run {params.out:q}/run.yaml --store {params.store:q} --out {params.out:q}"
 
 
 rule export:
@@ -54,4 +54,4 @@ rule export:
     message:
         "export: {wildcards.interface}, seed {wildcards.seed}"
     shell:
-        "logged {log} tokencodes export --run-dir {params.run_dir} --tokenizer {params.tokenizer} --out {params.out}"
+        "logged {log:q} tokencodes export --run-dir {params.run_dir:q} --tokenizer {params.tokenizer:q} --out {params.out:q}"

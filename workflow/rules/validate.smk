@@ -24,5 +24,5 @@ rule validate:
     message:
         "validate: {wildcards.interface}, seed {wildcards.seed}"
     shell:
-        "logged {log} tokencodes validate --model {params.model} --run-dir {params.run_dir} --store {params.store}"
-        " --out {output}"
+        "logged {log:q} tokencodes validate --model {params.model:q} --run-dir {params.run_dir:q} --store {params.store:q}"
+        " --out {output:q}"
