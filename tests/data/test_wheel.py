@@ -98,7 +98,10 @@ def test_two_processes_at_once_fetch_once(index, tmp_path):
     command = [sys.executable, "-c", FETCH, pin.model_dump_json(), str(tmp_path / "cache"), str(tmp_path / "calls")]
     running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [process.stdout.readline() for process in running] == ["ready\n"] * 2
-    said = {process.communicate("go\n", timeout=120)[0].strip() for process in running}
+    for process in running:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = {process.communicate(timeout=120)[0].strip() for process in running}
     assert [process.returncode for process in running] == [0, 0]
     assert said == {str(tmp_path / "cache" / "wheels" / names(tmp_path / "cache")[0])}
     assert len(names(tmp_path / "cache")) == 1 and (tmp_path / "calls").read_text() == "call\n"
