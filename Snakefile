@@ -4,7 +4,7 @@
 #   snakemake --profile slurm --configfile config/paper.yaml                        on a cluster
 from snakemake.utils import min_version
 
-min_version("9.10")
+min_version("9.27")
 
 if not workflow.configfiles:  # a second file would be merged into it, key by key
 
