@@ -48,6 +48,7 @@ TEXT_TYPES = (
     pa.types.is_binary_view,
 )
 ROWS_AT_A_TIME = 1024  # rows decoded and encoded together; bounds memory, changes no result
+RECHECKED = 0.001  # share of documents that the reference encodes too; the first one of a shard always
 SECONDS_BETWEEN_LINES = 10.0
 SCRATCH = ".scratch-"
 
@@ -233,7 +234,7 @@ def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out:
     """Write the shard's files into the empty folder `out`."""
     data, vocab_size = settings.data, settings.model.vocab_size
     keep = _Filter(data)
-    n_characters = n_control = n_lost = 0
+    n_characters = n_control = n_lost = n_rechecked = 0
     with ExitStack() as stack:
         splits = {name: _SplitWriter(name, out, vocab_size, stack) for name in store.SPLITS}
         begun = said = time.monotonic()
@@ -241,6 +242,9 @@ def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out:
             rows = keep(texts, ids)
             encoded = encoder.encode_batch([text for _, text in rows])
             for (name, text), tokens in zip(rows, encoded, strict=True):
+                if not n_rechecked or is_validation(split_key(data.split.seed, f"{shard}/{name}"), RECHECKED):
+                    n_rechecked += 1
+                    _recheck(encoder, shard, name, text, tokens)
                 if len(tokens) < data.min_tokens:
                     keep.dropped["too_few_tokens"] += 1
                     continue
@@ -288,6 +292,16 @@ def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out:
             },
         },
     )
+
+
+def _recheck(encoder: Encoder, shard: str, name: str, text: str, tokens: np.ndarray) -> None:
+    """Stop the shard if the reference gives other ids: a fault of ours, or of a library's new version."""
+    expected = encoder.reference(text)
+    if not np.array_equal(expected, tokens):
+        raise RuntimeError(
+            f"shard {shard}: document {name!r} is encoded otherwise by `tokenizers` "
+            f"({len(tokens)} tokens, the reference has {len(expected)})"
+        )
 
 
 def _say(shard: str, rows: int, splits: dict[str, _SplitWriter], seconds: float) -> None:

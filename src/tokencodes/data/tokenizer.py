@@ -20,6 +20,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tokencodes import config
 from tokencodes.data import wheel
+from tokencodes.data.encoder import PART, FastPath, byte_letters, parts
 from tokencodes.data.store import token_dtype
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import atomic_path, full_disk_named, json_text, read_json, sha256_file
@@ -27,6 +28,7 @@ from tokencodes.files import atomic_path, full_disk_named, json_text, read_json,
 END_OF_TEXT = "<|endoftext|>"
 GGUF_CONTROL = 3  # token type CONTROL of the GGUF format
 MANIFEST_KEYS = {"sha256", "vocab_size", "control_tokens", "bytes_without_token"}  # those that are read again
+REFERENCE_AT_A_TIME = 16 * PART  # characters; `tokenizers` holds some 100 bytes a token while it works
 MAX_CONTEXT = 1_000_000_000  # tokenizers do not cut; the model's context is in its own config
 
 
@@ -47,12 +49,39 @@ class Encoder:
         self.vocab_size: int = self.manifest["vocab_size"]
         self.control_texts: tuple[str, ...] = tuple(self.manifest["control_tokens"])
         self.missing_bytes = bytes(self.manifest["bytes_without_token"])
+        self.fast = FastPath.of(read_json(path), self.tokenizer, self.control_texts, self.missing_bytes)
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        """Ids of each text, uint16 (uint32 above 65,536 entries)."""
+        """Ids of each text, uint16 (uint32 above 65,536 entries); those of the reference, whatever the way to them."""
         dtype = token_dtype(self.vocab_size)
-        encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array(each.ids, dtype=dtype) for each in encoded]
+        made: list[list[np.ndarray]] = [[] for _ in texts]
+        waiting: list[tuple[list[np.ndarray], int, str]] = []  # for the reference: where the ids go, and the text
+        n_waiting = 0
+        for of_text, text in zip(made, texts, strict=True):
+            for part in parts(text):
+                if self.fast is not None and self.fast.can(part):
+                    of_text.append(np.array(self.fast.encode(part), dtype=dtype))
+                    continue
+                waiting.append((of_text, len(of_text), part))
+                of_text.append(np.empty(0, dtype=dtype))
+                n_waiting += len(part)
+                if n_waiting >= REFERENCE_AT_A_TIME:
+                    self._by_reference(waiting)
+                    waiting, n_waiting = [], 0
+        self._by_reference(waiting)
+        return [arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for arrays in made]
+
+    def _by_reference(self, waiting: list[tuple[list[np.ndarray], int, str]]) -> None:
+        encoded = self.tokenizer.encode_batch_fast([part for _, _, part in waiting], add_special_tokens=False)
+        for (of_text, at, _), found in zip(waiting, encoded, strict=True):
+            of_text[at] = np.array(found.ids, dtype=of_text[at].dtype)
+
+    def reference(self, text: str) -> np.ndarray:
+        """Ids of a text by `tokenizers` alone: of the whole, or of parts if it is longer than REFERENCE_AT_A_TIME."""
+        pieces = [text] if len(text) <= REFERENCE_AT_A_TIME else parts(text)
+        dtype = token_dtype(self.vocab_size)
+        encoded = (self.tokenizer.encode_batch_fast([piece], add_special_tokens=False)[0] for piece in pieces)
+        return np.concatenate([np.array(found.ids, dtype=dtype) for found in encoded])
 
 
 # ------------------------------------------------------------------- reading
@@ -139,7 +168,7 @@ def cut(value: dict[str, Any], vocab_size: int, where: str) -> dict[str, Any]:
         raise UserError(
             f"{where}: has {len(ids)} tokens, model.vocab_size is {vocab_size}; set it to {len(ids)} or less"
         )
-    lowest = 1 + max((vocab[letter] for letter in _byte_letters() if letter in vocab), default=-1)
+    lowest = 1 + max((vocab[letter] for letter in byte_letters() if letter in vocab), default=-1)
     if vocab_size < lowest:
         raise UserError(
             f"{where}: model.vocab_size {vocab_size} cuts tokens of single bytes away; set it to {lowest} or more"
@@ -169,16 +198,9 @@ def _is_byte_level(pre_tokenizer: dict[str, Any] | None) -> bool:
 
 def bytes_without_token(value: dict[str, Any]) -> list[int]:
     """Byte values that no token of the vocabulary stands for."""
-    letters = {letter: byte for byte, letter in enumerate(_byte_letters())}
+    letters = {letter: byte for byte, letter in enumerate(byte_letters())}
     have = {letters[token] for token in value["model"]["vocab"] if len(token) == 1 and token in letters}
     return sorted(set(range(256)) - have)
-
-
-def _byte_letters() -> list[str]:
-    """The letter that byte-level BPE writes for each byte: itself if it prints in Latin-1, else one from U+0100 on."""
-    printable = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    spare = iter(range(0x100, 0x200))
-    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
 
 
 def build(settings: config.Config, out: Path) -> None:

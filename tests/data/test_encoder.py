@@ -1,0 +1,218 @@
+"""The fast way to ids and the long way round: the same ids, whatever the text and wherever it is cut."""
+
+import json
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tokencodes.data import encoder as fast
+from tokencodes.data import prepare, tokenizer
+from tokencodes.data.tokenizer import Encoder
+
+N_FUZZ = 10_000
+SPACES = [" ", "  ", "\t", "\n", "\r\n", "\x0b", "\x0c", "\x1c", "\x1f", "\x85", "\xa0", "\u2028", "\u3000", "\u200b"]
+BITS = [
+    "'s",
+    "'ll",
+    "'",
+    "don't",
+    "<|im_start|>",
+    "<|endoftext|>",
+    "<|im",
+    "_start|>",
+    "the ",
+    " of",
+    "...",
+    "日本語。",
+]
+NUMERIC = [chr(o) for o in range(0x110000) if unicodedata.category(chr(o))[0] == "N"]
+ANYTHING = st.lists(
+    st.one_of(st.sampled_from(SPACES + BITS + NUMERIC[:40]), st.text(st.characters(exclude_categories=["Cs"]))),
+    max_size=12,
+).map("".join)
+many = hypothesis_settings(max_examples=300, deadline=None)
+
+
+def fuzz(draw: random.Random) -> str:
+    """Any of all planes, control bytes, runs of white space, numbers of all scripts, words, control tokens' texts."""
+    made = []
+    for _ in range(draw.randint(1, 12)):
+        match draw.randrange(7):
+            case 0:
+                made.append(chr(draw.choice([*range(0x80), 0x85, 0xA0])))
+            case 1:
+                made.append(draw.choice(SPACES) * draw.randint(1, 5))
+            case 2:
+                made.append(draw.choice(NUMERIC))
+            case 3:
+                made.append(draw.choice(BITS))
+            case 4:
+                made.append("".join(chr(draw.randrange(0x20, 0x3000)) for _ in range(draw.randint(1, 4))))
+            case 5:
+                made.append(chr(draw.choice([draw.randrange(0x3000, 0xD800), draw.randrange(0xE000, 0x20000)])))
+            case 6:
+                made.append(chr(draw.randrange(0x20000, 0x110000)))
+    return "".join(made)
+
+
+@pytest.fixture(scope="module", params=["full", "cut"])
+def encoder(request, full, quickstart, tmp_path_factory) -> Encoder:
+    if request.param == "full":
+        return Encoder(full)
+    folder = tmp_path_factory.mktemp("cut")
+    tokenizer.build(quickstart, folder)
+    return Encoder(folder)
+
+
+def by_reference(encoder: Encoder, texts: list[str]) -> list[list[int]]:
+    return [each.ids for each in encoder.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def same(encoder: Encoder, texts: list[str]) -> None:
+    for text, ids, expected in zip(texts, encoder.encode_batch(texts), by_reference(encoder, texts), strict=True):
+        assert ids.tolist() == expected, repr(text[:200])
+
+
+def test_real_text(encoder, speeches):
+    texts = [text.decode() for text in speeches.values()]
+    assert all(encoder.fast.can(part) for text in texts for part in fast.parts(text))
+    same(encoder, texts)
+
+
+def test_fuzz(encoder):
+    draw = random.Random(0)
+    texts = [fuzz(draw) for _ in range(N_FUZZ)]
+    by_fast = sum(map(encoder.fast.can, texts))
+    assert N_FUZZ // 10 < by_fast < N_FUZZ * 9 // 10  # both ways are gone
+    same(encoder, texts)
+
+
+@pytest.mark.parametrize("around", [("x", "x"), (" ", "a"), ("  ", "!"), ("\n", "\n "), ("1", " 1"), ("'", "s")])
+def test_every_numeric_white_or_control_character(encoder, around):
+    odd = [*NUMERIC, *fast.WHITE_SPACE, *map(chr, range(0x20)), *map(chr, range(0x7F, 0xA1)), "\u180e", "\ufeff"]
+    same(encoder, [around[0] + character + around[1] for character in odd])
+
+
+def test_characters_assigned_since_python_are_left_to_the_reference(encoder):
+    """U+11DE0 became a digit in Unicode 17; each library learns of it in its own time."""
+    if unicodedata.category("\U00011de0") == "Cn":
+        assert not encoder.fast.can("a \U00011de0")
+    same(encoder, ["a \U00011de0\U00011de1b", "  \U00016ff4", "x\U00016ff6y"])
+
+
+def test_guards(encoder):
+    assert encoder.fast.can("Plain text, with 12 digits – and a dash. Ünïcödé 日本")
+    for text in ["a <|endoftext|>", "a\x04b", "\U00040000", "\u0378", "\U000f0000", "a" * (fast.LONGEST + 1)]:
+        assert not encoder.fast.can(text), repr(text[:20])
+        same(encoder, [text])
+
+
+@pytest.mark.parametrize("what", [" ", "\n", "a", "=", "\u3000", "ab ", "é", "' ", " \n"])
+@pytest.mark.parametrize("end", ["", "x", " ", "1"])
+def test_long_runs(encoder, what, end):
+    same(encoder, [what * (length // len(what)) + end for length in (600, 20_000)])
+
+
+# ---------------------------------------------------------------------- parts
+
+
+@many
+@given(st.lists(ANYTHING, max_size=20).map("".join), st.integers(1, 60))
+def test_parts_are_the_text_and_their_ids_its_ids(encoder, text, size):
+    found = list(fast.parts(text, size))
+    assert "".join(found) == text and all(len(part) >= size for part in found[:-1])
+    assert [i for ids in by_reference(encoder, found) for i in ids] == by_reference(encoder, [text])[0]
+
+
+def test_real_text_in_parts_of_any_size(encoder, speeches):
+    text = " ".join(each.decode() for each in list(speeches.values())[:4])[:60_000]
+    [whole] = by_reference(encoder, [text])
+    for size in (1, 7, 100, 4096):
+        found = list(fast.parts(text, size))
+        assert [i for ids in by_reference(encoder, found) for i in ids] == whole and len(found) > len(text) // (
+            size + 40
+        )
+
+
+def test_a_long_document(encoder, speeches):
+    text = "\n".join(each.decode() for each in list(speeches.values())[:24])
+    assert len(text) > 4 * fast.PART
+    same(encoder, [text, "short", text[::-1], ""])
+    assert np.array_equal(encoder.reference(text), encoder.encode_batch([text])[0])
+    longer = text * (1 + tokenizer.REFERENCE_AT_A_TIME // len(text)) + "\x04"
+    assert encoder.reference(longer).tolist() == by_reference(encoder, [longer])[0]
+
+
+def test_white_space_of_python_is_no_smaller_than_that_of_unicode():
+    assert all(character.isspace() for character in fast.WHITE_SPACE) and len(fast.WHITE_SPACE) == 25
+
+
+# ---------------------------------------------------------- which tokenizers
+
+
+def changed(value, change) -> dict:
+    value = json.loads(json.dumps(value))
+    change(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v["pre_tokenizer"]["pretokenizers"].pop(0),
+        lambda v: v["pre_tokenizer"]["pretokenizers"][0].update(individual_digits=False),
+        lambda v: v["pre_tokenizer"]["pretokenizers"][1].update(add_prefix_space=True),
+        lambda v: v.update(normalizer={"type": "NFC"}),
+        lambda v: v["model"].update(ignore_merges=True),
+        lambda v: v["added_tokens"].append({**v["added_tokens"][0], "content": "the", "special": False}),
+        lambda v: v["model"]["merges"].insert(0, v["model"]["merges"].pop(1)),
+        lambda v: v["model"]["merges"].pop(100),
+    ],
+)
+def test_other_kinds_go_to_the_reference(encoder, change):
+    value = json.loads(encoder.tokenizer.to_str())
+    arguments = encoder.tokenizer, encoder.control_texts, encoder.missing_bytes
+    assert fast.FastPath.of(value, *arguments) is not None
+    assert fast.FastPath.of(changed(value, change), *arguments) is None
+
+
+def test_a_kind_that_is_not_known_is_encoded_by_the_reference(tiny):
+    encoder = Encoder(tiny.tokenizer)
+    assert encoder.fast is None
+    same(encoder, ["abc dgh fee 12", "", "a" * 100, "é <|endoftext|>"])
+
+
+# ------------------------------------------------------------------ rechecking
+
+
+def test_a_difference_stops_the_shard(bench, monkeypatch):
+    """Not as the user's mistake: with the document's name."""
+    import pyarrow as pa
+
+    right = Encoder.encode_batch
+    monkeypatch.setattr(Encoder, "encode_batch", lambda self, texts: [ids[::-1] for ids in right(self, texts)])
+    rows = pa.table({"text": ["abc dgh fee " * 9] * 3, "id": ["first", "second", "third"]})
+    with pytest.raises(RuntimeError, match="shard s: document 'first' is encoded otherwise"):
+        bench.prepare(rows)
+    assert not (bench.out / "manifest.json").exists()
+
+
+def test_one_in_a_thousand_is_encoded_again(bench, monkeypatch):
+    import pyarrow as pa
+
+    again = []
+    right = Encoder.reference
+    monkeypatch.setattr(Encoder, "reference", lambda self, text: again.append(text) or right(self, text))
+    monkeypatch.setattr(prepare, "RECHECKED", 0.1)
+    bench.prepare(
+        pa.table({"text": [f"abc dgh fee {i} " * 9 for i in range(400)], "id": [f"d{i}" for i in range(400)]})
+    )
+    assert 15 < len(again) < 70  # 40 expected, with 6 standard deviations
+    first, again[:] = list(again), []
+    bench.prepare()
+    assert again == first
