@@ -57,10 +57,10 @@ def package(tmp_path, monkeypatch):
                 cached.cache_clear()
         return codeversion.digest(module)
 
-    version("tokencodes", **FILES)
+    version("tokencodes.low", **FILES)
     yield version
     monkeypatch.undo()
-    version("tokencodes")
+    version("tokencodes.model")
 
 
 def edited(name, old, new):

@@ -13,12 +13,18 @@ from tokencodes import config
 from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, EXIT_USER_ERROR, StoppedEarly, UserError
 from tokencodes.files import DISK_FULL
 
+# What the operating system says of a path that the user named and that cannot serve.
+UNUSABLE = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
 
 def _check(args: argparse.Namespace) -> None:
     if args.schema:
         print(config.schema_text())
         return
+    from tokencodes.evaluate import benchmarks
+
     settings = config.load(args.config)
+    benchmarks.check(settings)
     print(f"{args.config}: valid; {len(settings.interfaces)} interfaces x {len(settings.seeds)} seeds")
 
 
@@ -249,6 +255,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `| head` does
     except OSError as error:
+        if isinstance(error, UNUSABLE) and error.filename:
+            said = f"{error.filename}: {os.strerror(error.errno).lower()}; name another path, or mend this one"
+            print(f"tokencodes: error: {said}", file=sys.stderr)
+            return EXIT_USER_ERROR
         if error.errno not in DISK_FULL:
             raise
         where = error.filename or "a file of this stage"

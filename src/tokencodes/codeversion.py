@@ -22,8 +22,11 @@ PACKAGE = "tokencodes"
 ROOT = Path(__file__).resolve().parent
 
 # What these decide reaches a stage by its settings and its input files, which have triggers of their own: a new config
-# key or a better error message is no reason to train again.
-FRAME = frozenset({f"{PACKAGE}.{name}" for name in ("config", "errors", "files", "cli", "codeversion", "workflow")})
+# key or a better error message is no reason to train again. The package itself names our model to Transformers, and by
+# that all of model/; a stage that loads a model imports what it needs.
+FRAME = frozenset(
+    {PACKAGE, *(f"{PACKAGE}.{name}" for name in ("config", "errors", "files", "cli", "codeversion", "workflow"))}
+)
 
 DOCSTRING_OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -32,6 +32,16 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_number_is_a_truth(cls, value: Any) -> Any:
+        """YAML's true would pass for the number 1."""
+        if isinstance(value, dict):
+            for key, given in value.items():
+                if isinstance(given, bool) and key in cls.model_fields and cls.model_fields[key].annotation is not bool:
+                    raise ValueError(f"{key} is {str(given).lower()}, which is not what it takes")
+        return value
+
 
 # ---------------------------------------------------------------- interfaces
 
@@ -81,11 +91,14 @@ Codebook = Annotated[
 ]
 
 
+Reference = Literal["Learned", "Binary16", "GF2"] | None
+
+
 class TableInterface(Strict):
     """x(t) = E_in[t], a trainable V x d table (paper: Learned)."""
 
     kind: Literal["table"]
-    reference: str | None = None  # the paper's model that stands beside this one in the tables
+    reference: Reference = None  # the paper's model that stands beside this one in the tables
 
 
 class CodeInterface(Strict):
@@ -97,7 +110,7 @@ class CodeInterface(Strict):
     lift_seed: int = Field(0, ge=0)
     scale: Literal["unit", "matched"] = "unit"
     permutation_seed: int | None = Field(None, ge=0)
-    reference: str | None = None
+    reference: Reference = None
 
 
 Interface = Annotated[TableInterface | CodeInterface, Field(discriminator="kind")]
@@ -219,8 +232,8 @@ class Data(Strict):
 
     source: Source
     tokenizer: Tokenizer
-    text_column: str = "text"
-    id_column: str = "id"
+    text_column: str = Field("text", min_length=1)
+    id_column: str = Field("id", min_length=1)
     min_tokens: int = Field(ge=2)  # paper: 2,049 = context + 1
     split: Split = Split()
 
@@ -377,7 +390,7 @@ class Config(Strict):
     """A whole experiment: what one call of snakemake makes under results/<name>/."""
 
     name: str = Field(pattern=NAME)
-    results: str = "results"
+    results: str = Field("results", pattern=r"^[^{}]*[^{}/\s][^{}]*$")  # a folder; braces are Snakemake's wildcards
     cache: str = "~/.cache/tokencodes"  # downloaded wheels, shared by all runs, outside results/
     seeds: list[int] = Field(min_length=1)
     interfaces: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")], Interface] = Field(min_length=1)
@@ -392,6 +405,8 @@ class Config(Strict):
     def _seeds(cls, seeds: list[int]) -> list[int]:
         if any(seed < 0 for seed in seeds):
             raise ValueError("a seed is negative; seeds count from 0")
+        if any(seed >= 2**63 for seed in seeds):
+            raise ValueError("a seed is 2^63 or more; generators take 63 bits")
         if len(set(seeds)) < len(seeds):
             raise ValueError("a seed is named twice")
         return seeds
@@ -542,6 +557,8 @@ def _mapping_without_repeats(loader: _Loader, node: yaml.MappingNode) -> dict[An
     seen: set[Any] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str | int | float | bool):
+            raise yaml.MarkedYAMLError(problem="a key is a list or a mapping", problem_mark=key_node.start_mark)
         if key in seen:
             raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark)
         seen.add(key)
@@ -560,14 +577,16 @@ def read_yaml(path: Path | str) -> Any:
         return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506  a SafeLoader
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; the shipped ones are in config/") from None
-    except (IsADirectoryError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a text file ({error})") from None
+    except (IsADirectoryError, NotADirectoryError, PermissionError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as text ({error})") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise UserError(f"{path}:{place}: {error.problem}; mend the YAML there") from None
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise UserError(f"{path}: not valid YAML ({error})") from None
 
 
 def parse(model: type[Strict], value: Any, where: str) -> Any:

@@ -102,6 +102,18 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def differences(there: Any, here: Any, key: str = "") -> list[str]:
+    """Where two nested dicts differ: "train.peak_lr is 0.001 there and 0.002 here"."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        names = list(dict.fromkeys([*there, *here]))
+        return [
+            line
+            for name in names
+            for line in differences(there.get(name), here.get(name), f"{key}.{name}" if key else name)
+        ]
+    return [] if there == here else [f"{key} is {there!r} there and {here!r} here"]
+
+
 def inside(root: Path | str, relative: str) -> Path:
     """Join a name that came from data or config to `root`; refuse one that would leave it."""
     root = Path(root).resolve()

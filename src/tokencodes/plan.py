@@ -11,6 +11,7 @@ from typing import Any
 
 from tokencodes import config
 from tokencodes.data import source
+from tokencodes.errors import UserError
 from tokencodes.model import accounting
 
 FLOAT32 = 4
@@ -110,6 +111,8 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
 
 def command(settings: config.Config, *, as_json: bool, mfu: float) -> None:
     """Print the plan as text or JSON."""
+    if not 0 < mfu <= 1:
+        raise UserError(f"--mfu {mfu:g}: a share of the peak lies above 0 and is at most 1")
     plan = make(settings, mfu)
     if as_json:
         print(json.dumps(plan, indent=2))

@@ -4,11 +4,11 @@ import fcntl
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from tokencodes import codeversion
+from tokencodes import codeversion, config
 from tokencodes.errors import UserError
-from tokencodes.files import read_json
+from tokencodes.files import differences, digest, read_json
 
 TRAINING = "tokencodes.train.loop"
 FATE = {
@@ -67,6 +67,46 @@ def training_code(run_dir: Path, on_code_change: str) -> str:
     """
     today = codeversion.digest(TRAINING)
     return today if on_code_change == "restart" else trained_by(run_dir) or today
+
+
+def refuse_other_configs(runs: Iterable[tuple[Path, config.Run]]) -> None:
+    """Before any job, since Snakemake deletes the outputs of a job that it starts: no run of another config is touched.
+
+    Raises UserError, one line a run folder whose final.json, or else newest whole checkpoint, has another identity.
+    """
+    problems = []
+    for run_dir, run in runs:
+        here = run.identity()
+        try:
+            final = read_json(run_dir / "final.json").get("run_sha256")
+            if final == digest(here):
+                continue
+        except (UserError, AttributeError):
+            final = None
+        there = made_by(run_dir)
+        if there is not None and there != here:
+            unequal = differences(there, here)
+            said = f"{'; '.join(unequal[:3])}{' ...' if unequal[3:] else ''}"
+        elif final is not None and there is None:
+            said = "its final.json has another run_sha256"
+        else:
+            continue
+        problems.append(
+            f"{run_dir}: was made by another config: {said}; restore that, use another `name`, or delete the folder to "
+            "train anew"
+        )
+    if problems:
+        raise UserError("\n".join(problems))
+
+
+def made_by(run_dir: Path) -> dict[str, Any] | None:
+    """The identity in the newest checkpoint's manifest that can be read; None if there is none."""
+    for manifest in sorted(run_dir.glob("checkpoints/step_*/manifest.json"), reverse=True):
+        try:
+            return read_json(manifest)["identity"]
+        except (UserError, KeyError, TypeError):
+            continue
+    return None
 
 
 def warn_of_other_code(run_dirs: Iterable[Path], on_code_change: str) -> None:

@@ -380,6 +380,17 @@ def test_code_that_changed(tiny, straight, tmp_path, monkeypatch, policy):
     assert (tmp_path / "checkpoints.superseded" / "step_0000006").exists() == (policy == "restart")
 
 
+def test_a_finished_model_is_kept_under_refuse_when_only_its_last_file_is_gone(tiny, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(codeversion, "digest", lambda *entries: "older code")
+        loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+    before = json.loads((tmp_path / "final.json").read_text())
+    (tmp_path / "final.json").unlink()  # as Snakemake does before it runs a job
+    loop.train(tiny.config(train={"on_code_change": "refuse"}).run("gf2", 0), tiny.store, tmp_path)
+    after = json.loads((tmp_path / "final.json").read_text())
+    assert {**after, "wall_s": 0} == {**before, "wall_s": 0} and after["code"] == "older code"
+
+
 def test_one_writer(tiny, tmp_path):
     with loop.run_lock(tmp_path), pytest.raises(UserError, match="another process trains here"):
         loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)

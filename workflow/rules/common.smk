@@ -9,6 +9,7 @@ from tokencodes import config as schema  # `config` and `workflow` are Snakemake
 from tokencodes import workflow as guard
 from tokencodes.config import data_digest, section_digest
 from tokencodes.data.source import shard_names
+from tokencodes.evaluate import benchmarks
 from tokencodes.errors import EXIT_USER_ERROR, UserError
 from tokencodes.files import write_text
 
@@ -28,6 +29,7 @@ def read_settings():
             schema.read_yaml(path)  # names the place of a mistake, and a key that stands twice
         where = ", ".join([*files, *(["--config"] if workflow.config_settings.config else [])])
         settings = schema.parse(schema.Config, config, where)
+        benchmarks.check(settings)
         return settings, shard_names(settings)
     except UserError as error:
         fail(error)
@@ -127,6 +129,11 @@ onstart:
     if workflow.is_main_process:
         try:
             HELD.append(guard.hold(Path(OUT)))
+            guard.refuse_other_configs(
+                (Path(f"{OUT}/runs/{interface}-s{seed}"), SETTINGS.run(interface, seed))
+                for interface in SETTINGS.interfaces
+                for seed in SETTINGS.seeds
+            )
         except UserError as error:
             fail(error)
         # No input of the rules: each has the digest of its own part, and a key elsewhere is no reason to run.

@@ -210,6 +210,21 @@ def check_packaged(task: str, shots: int) -> None:
         raise UserError(f"evaluate.tasks: {task} {shots}-shot takes examples from a split that is in no wheel; {hub}")
 
 
+def check(settings: Config) -> None:
+    """Before any job: raises UserError, a line each, for the tasks of a config that its packaged data cannot serve.
+
+    With data: hub any task of the harness may be named; which ones there are is known only when it is loaded.
+    """
+    problems = []
+    for task in settings.evaluate.tasks if settings.evaluate.data == "pypi" else ():
+        try:
+            check_packaged(task.name, task.shots)
+        except UserError as error:
+            problems.append(str(error))
+    if problems:
+        raise UserError("\n".join(problems))
+
+
 def fetch(settings: Config, out_dir: Path, task: str | None = None) -> None:
     """Write `out_dir`/TASK/ for each task of the config, or for `task` alone, and `out_dir`/manifest.json, last.
 

@@ -113,6 +113,8 @@ def _provenance(model_dir: Path) -> dict[str, Any]:
     if not (model_dir / "tokencodes.json").is_file():
         return {"interface": None, "seed": None, "model_sha256": sha256}
     stated = read_json(model_dir / "tokencodes.json")
+    if missing := {"interface", "seed", "model_sha256"} - set(stated):
+        raise UserError(f"{model_dir / 'tokencodes.json'}: lacks {', '.join(sorted(missing))}; export the model again")
     if stated["model_sha256"] != sha256:
         raise UserError(
             f"{model_dir}: its weights are not those that its tokencodes.json names; export the model again"

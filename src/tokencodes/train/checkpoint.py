@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tokencodes.errors import UserError
-from tokencodes.files import DISK_FULL, fsync_directory, fsync_file, read_json, sha256_file, write_json
+from tokencodes.files import DISK_FULL, differences, fsync_directory, fsync_file, read_json, sha256_file, write_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -107,18 +107,6 @@ def verify(path: Path) -> Checkpoint:
     except (UserError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: damaged: {error}") from None
     return Checkpoint(path, manifest)
-
-
-def differences(there: Any, here: Any, key: str = "") -> list[str]:
-    """Where two nested dicts differ: "train.peak_lr is 0.001 there and 0.002 here"."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        names = list(dict.fromkeys([*there, *here]))
-        return [
-            line
-            for name in names
-            for line in differences(there.get(name), here.get(name), f"{key}.{name}" if key else name)
-        ]
-    return [] if there == here else [f"{key} is {there!r} there and {here!r} here"]
 
 
 def latest(folder: Path, expected: dict[str, Any]) -> Checkpoint | None:

@@ -200,6 +200,8 @@ class Trainer:
             return 0
         if found.manifest["code"] != self.code:
             match self.run.train.on_code_change:
+                case "refuse" if found.step == self.run.train.max_steps:
+                    self.code = found.manifest["code"]  # finished: it is kept, and stays what that code made
                 case "refuse":
                     raise UserError(
                         f"{found.path}: was made by other training code; set train.on_code_change to `continue` to go "

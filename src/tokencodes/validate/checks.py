@@ -382,6 +382,8 @@ def validate(model_dir: Path, run_dir: Path, store_dir: Path, out: Path) -> None
             passed, detail = False, str(error)
         except FileNotFoundError as error:
             passed, detail = False, f"{error.filename}: no such file"
+        except KeyError as error:
+            passed, detail = False, f"tokencodes.json or final.json lacks the key {error}"
         results.append({"name": name, "passed": passed, "detail": detail})
         print(
             f"validate {model_dir.name}: {'ok  ' if passed else 'FAIL'} {name}: {detail}", file=sys.stderr, flush=True
