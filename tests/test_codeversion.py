@@ -133,10 +133,8 @@ def test_the_project_itself():
     assert not any(name.startswith(("tokencodes.report", "tokencodes.evaluate")) for name in training)
     tables = codeversion.closure("tokencodes.report.tables")
     data = codeversion.closure("tokencodes.data.prepare", "tokencodes.data.source", "tokencodes.evaluate.benchmarks")
-    for name in (
-        *tables,
-        *data,
-    ):  # an edit of the model neither prepares the corpus again nor redraws a table by itself
+    # An edit of the model neither prepares the corpus again nor, by itself, redraws a table.
+    for name in (*tables, *data):
         assert not name.startswith(("tokencodes.model", "tokencodes.train", "tokencodes.interfaces"))
     assert "tokencodes.model.hf" in codeversion.closure("tokencodes.evaluate.run")
     assert codeversion.ROOT / "report" / "reference.csv" in codeversion.data_files(tables)
