@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -359,6 +360,25 @@ def test_a_store_of_another_corpus_or_tokenizer_is_refused(tiny, tmp_path):
         loop.train(run, tiny.store, tmp_path)
     with pytest.raises(UserError, match="vocab"):
         loop.train(tiny.config(model={"vocab_size": 290}).run("learned", 0), tiny.store, tmp_path)
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_flipped_bit_anywhere_in_the_store_stops_training_before_the_first_step(tiny, tmp_path, split):
+    shutil.copytree(tiny.store, tmp_path / "store")
+    path = sorted((tmp_path / "store").glob(f"*/{split}.arrow"))[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    line = ["train", "--run", str(tmp_path / "run.yaml"), "--store", str(tmp_path / "store")]
+    (tmp_path / "run.yaml").write_text(config.dump(tiny.config().run("gf2", 0)))
+    done = subprocess.run(
+        [sys.executable, "-m", "tokencodes.cli", *line, "--out", str(tmp_path / "out")],
+        env=ENV,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and path.name in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out" / "metrics.jsonl").exists()
 
 
 @pytest.mark.parametrize("policy", ["refuse", "restart", "continue"])

@@ -5,6 +5,7 @@ import os
 import resource
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from tokencodes import config
 from tokencodes.errors import UserError
+
+PATIENCE = timedelta(hours=1)  # ranks wait while the main one hashes the whole store, or writes a checkpoint
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def job(train: config.Train):
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if world_size > 1:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield Ranks(rank, world_size, device)
     finally:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from tokencodes import __version__, codeversion, config
 from tokencodes.data.sampler import Sampler
-from tokencodes.data.store import Store
+from tokencodes.data.store import Store, verify
 from tokencodes.errors import StoppedEarly, UserError
 from tokencodes.files import digest, read_json, sha256_file, write_json, write_text
 from tokencodes.model import accounting, transformer
@@ -370,4 +370,7 @@ def train(run: config.Run, store_dir: Path, out: Path, *, time_budget_min: float
             distributed.make_deterministic(run.train.cpu_threads, run.seed)
             store = Store.open(store_dir, vocab_size=run.model.vocab_size)
             check_store(run, store)
+            if ranks.main:
+                verify(store_dir)  # opening cannot see a changed token; hashing is minutes, training is weeks
+            ranks.barrier()
             Trainer(run, store, out, ranks, stop).loop()
