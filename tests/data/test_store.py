@@ -114,7 +114,8 @@ def test_verify_of_a_whole_store(tiny, capsys):
 
 
 def files_of(folder):
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    """All that a hash covers: what the work took is in a file of its own."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", "timing.json"))
 
 
 @hypothesis_settings(max_examples=250, deadline=None)
@@ -427,6 +428,89 @@ def test_no_document_is_in_both_splits_even_when_shards_share_ids(tiny, tmp_path
     found = collections.Counter(names["train"] + names["validation"])
     assert len(found) == 60
     assert opened.manifest["duplicate_ids_across_shards"] == sum(n - 1 for n in found.values()) == 50
+
+
+@pytest.mark.parametrize("split", store.SPLITS)
+def test_a_document_on_the_wrong_side_of_the_threshold_is_found(tiny, copy, split):
+    """The guarantee is held against the keys that are stored, not against the code that stored them."""
+    folder, bound = copy / "part-1", 0.1 * 2**64
+    shard = store.Shard("part-1", folder / f"{split}.arrow")
+    keys = shard.keys.tolist()
+    keys[-1] = int(bound) + 1 if split == "validation" else int(bound) - 1
+    shard.tokens.tofile(copy / "tokens")
+    names, lengths = shard.ids.to_pylist(), np.diff(shard.offsets).tolist()
+    store.write_split(copy / "other.arrow", names, keys, lengths, copy / "tokens", shard.header)
+    (copy / "other.arrow").replace(shard.path)
+    with pytest.raises(UserError, match="part-1: a document is in the other split than its key says"):
+        index(tiny, copy)
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 40) | st.integers(0, 2**64 - 1), max_size=30), min_size=1, max_size=5),
+    st.integers(1, 100),
+)
+def test_duplicates_against_numpy(lists, at_a_time):
+    """Whatever share of the keys is looked at together."""
+    keys = [np.array(each, dtype=np.uint64) for each in lists]
+    every = np.concatenate(keys)
+    assert store.duplicates(keys, at_a_time) == len(every) - len(np.unique(every))
+
+
+@pytest.mark.parametrize("at_a_time", [100, 1000, 2**24])
+def test_keys_in_memory_are_bounded(at_a_time, monkeypatch):
+    """No array that is sorted has many more keys than allowed; the input is only looked through."""
+    keys = [np.random.default_rng(i).integers(0, 2**64, 2000, dtype=np.uint64) for i in range(3)]
+    joined, together = np.concatenate, []
+
+    def concatenate(arrays):
+        together.append(sum(map(len, arrays)))
+        return joined(arrays)
+
+    monkeypatch.setattr(store.np, "concatenate", concatenate)
+    assert store.duplicates([*keys, keys[0]], at_a_time) == 2000
+    assert sum(together) == 8000 and max(together) <= 2 * at_a_time
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-3, 2**40), min_size=1, max_size=60), st.integers(1, 70))
+def test_the_shortest_document_is_found_in_any_portions(lengths, at_a_time):
+    shard = store.Shard("s", Path("unused"))
+    shard.__dict__["offsets"] = np.cumsum([0, *lengths])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "AT_A_TIME", at_a_time)
+        assert shard.shortest == min(lengths)
+
+
+def test_what_opening_found_out_is_not_looked_for_again(tiny):
+    """A sampler asks for the shortest document; the offsets of a large store are read for it once."""
+    opened = Store.open(tiny.store)
+    for split in store.SPLITS:
+        shards = opened.split(split)
+        assert all("shortest" in shard.__dict__ for shard in shards)
+        assert all(one is other for one, other in zip(shards, opened.split(split), strict=True))
+        assert [shard.name for shard in shards] == ["part-0", "part-1"]
+
+
+def counted(copy, changes):
+    """Give the shards' manifests these histograms; None: none."""
+    for name, lengths in zip(("part-0", "part-1"), changes, strict=True):
+        manifest = read_json(copy / name / "manifest.json")
+        manifest.pop("lengths", None)
+        write_json(copy / name / "manifest.json", manifest | ({"lengths": lengths} if lengths else {}))
+
+
+def test_lengths_are_summed(tiny, copy):
+    edges, other = [1, 16, 32, 64], [1, 10, 32, 64]
+    one = {"edges": edges, "kept": [0, 5, 7], "too_few_tokens": [3, 1, 0]}
+    two = {"edges": edges, "kept": [0, 10, 20], "too_few_tokens": [1, 0, 0]}
+    counted(copy, [one, two])
+    assert index(tiny, copy)["lengths"] == {"edges": edges, "kept": [0, 15, 27], "too_few_tokens": [4, 1, 0]}
+    counted(copy, [one, None])
+    assert index(tiny, copy)["lengths"] is None
+    counted(copy, [one, two | {"edges": other}])
+    with pytest.raises(UserError, match=r"part-1: its lengths are counted between other edges than in .*part-0"):
+        index(tiny, copy)
 
 
 @hypothesis_settings(max_examples=25, deadline=None)

@@ -50,8 +50,8 @@ class Sampler:
         self.tokens = [shard.tokens for shard in self.shards]
         self.offsets = [shard.offsets for shard in self.shards]
         self.first_document = np.cumsum([0] + [len(offsets) - 1 for offsets in self.offsets])
-        for shard, offsets in zip(self.shards, self.offsets, strict=True):
-            if int(np.diff(offsets).min()) < self.length:
+        for shard in self.shards:
+            if shard.shortest < self.length:
                 raise UserError(
                     f"{shard.path}: a document is shorter than context_length + 1 = {self.length} tokens; prepare the "
                     f"corpus with data.min_tokens of {self.length} or more"

@@ -29,6 +29,10 @@ FILES = ("train.arrow", "validation.arrow", UNIGRAM)  # of a shard, beside its m
 SHARED = ("format_version", "vocab_size", "tokenizer_sha256", "data_sha256")  # by all headers and manifests of a store
 SHARD_KEYS = {*SHARED, *SPLITS, "shard", "rows_in", "kept", "dropped", "tokens", "files"}
 REMEDY = "prepare the shard again"
+SIZES = ("characters", "bytes", "raw_bytes")  # of the kept documents' texts, and of the raw shard
+LENGTHS = ("kept", "too_few_tokens")  # documents by their number of tokens are counted for these, beside the `edges`
+AT_A_TIME = 2**16  # offsets looked at together: they stay in a core's cache
+KEYS_AT_A_TIME = 2**24  # keys sorted together, at most: 128 MiB
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
@@ -78,6 +82,17 @@ class Shard:
         """The 64-bit hash of each document's id that decided its split: uint64 (n_documents,)."""
         return self._batch.column("key").to_numpy(zero_copy_only=True)
 
+    @cached_property
+    def shortest(self) -> int:
+        """Tokens of the shortest document; negative if the offsets are damaged, 2^63 - 1 without a document.
+
+        All offsets are looked at, some at a time: the memory for it does not grow with the shard.
+        """
+        least = np.iinfo(np.int64).max
+        for start in range(0, len(self.offsets) - 1, AT_A_TIME):
+            least = min(least, int(np.diff(self.offsets[start : start + AT_A_TIME + 1]).min()))
+        return least
+
     def document(self, index: int) -> np.ndarray:
         """Tokens of one document, a view."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
@@ -110,7 +125,7 @@ class Shard:
             len(offsets) == header["documents"] + 1
             and len(self.tokens) == header["tokens"] == offsets[-1]
             and offsets[0] == 0
-            and bool((np.diff(offsets) > 0).all())
+            and self.shortest > 0
             and header["max_id"] < header["vocab_size"]
             and len(self.ids) == len(self.keys) == header["documents"]
         )
@@ -150,6 +165,7 @@ class Store:
     def __init__(self, path: Path, manifest: dict[str, Any]):
         self.path, self.manifest = path, manifest
         self.sha256: str = manifest["sha256"]
+        self._checked: dict[str, dict[str, Shard]] = {}  # by shard and split; what their check found out is kept
 
     @classmethod
     def open(cls, path: Path, *, vocab_size: int | None = None, tokenizer_sha256: str | None = None) -> "Store":
@@ -166,12 +182,16 @@ class Store:
             folder = store.path / entry["name"]
             if not (folder / MANIFEST).is_file() or sha256_file(folder / MANIFEST) != entry["sha256"]:
                 raise UserError(f"{folder}: not the shard that the store's manifest lists; {REMEDY} and index again")
-            _check_shard(folder, _shard_manifest(folder))
+            store._checked[folder.name] = _check_shard(folder, _shard_manifest(folder))
         return store
 
     def split(self, name: str) -> list[Shard]:
         """The shards of `train` or `validation`, in the corpus' order."""
-        return [Shard(entry["name"], self.path / entry["name"] / f"{name}.arrow") for entry in self.manifest["shards"]]
+        names = [entry["name"] for entry in self.manifest["shards"]]
+        return [
+            self._checked[shard][name] if shard in self._checked else Shard(shard, self.path / shard / f"{name}.arrow")
+            for shard in names
+        ]
 
 
 def _index(path: Path) -> dict[str, Any]:
@@ -199,14 +219,15 @@ def _shard_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _check_shard(folder: Path, manifest: dict[str, Any]) -> None:
-    """The cheap check of a shard: sizes of its files, and what Shard.check does."""
+def _check_shard(folder: Path, manifest: dict[str, Any]) -> dict[str, Shard]:
+    """The cheap check of a shard: sizes of its files, and what Shard.check does. Returns its splits by name."""
     for name in FILES:
         if not (folder / name).is_file() or (folder / name).stat().st_size != manifest["files"][name]["bytes"]:
             raise UserError(f"{folder / name}: missing or cut; {REMEDY}")
-    for split in SPLITS:
-        expected = {key: manifest[key] for key in (*SHARED, "shard")} | {"split": split} | manifest[split]
-        Shard(folder.name, folder / f"{split}.arrow").check(expected)
+    splits = {split: Shard(folder.name, folder / f"{split}.arrow") for split in SPLITS}
+    for split, shard in splits.items():
+        shard.check({key: manifest[key] for key in (*SHARED, "shard")} | {"split": split} | manifest[split])
+    return splits
 
 
 def verify(path: Path) -> None:
@@ -246,11 +267,27 @@ def cross_entropy(train: np.ndarray, held_out: np.ndarray) -> float:
     return float(-(held_out * np.log(p)).sum() / held_out.sum())
 
 
+def duplicates(keys: list[np.ndarray], at_a_time: int = KEYS_AT_A_TIME) -> int:
+    """How many of the keys, uint64 (n,) each, are there once more: their number less that of different ones.
+
+    Of many keys, those with equal last bits are taken together and sorted, one such part after the other, so that
+    about `at_a_time` are in memory; hashes are spread evenly over the parts.
+    """
+    n_parts = 1 << ((sum(map(len, keys)) - 1) // at_a_time).bit_length() if any(map(len, keys)) else 1
+    mask = np.uint64(n_parts - 1)
+    found = 0
+    for part in range(n_parts):
+        alike = np.concatenate([each[(each & mask) == part] for each in keys])
+        alike.sort()
+        found += int(np.count_nonzero(alike[1:] == alike[:-1]))
+    return found
+
+
 def index(settings: config.Config, shards: list[Path], out: Path) -> None:
     """Join prepared shards into a store: write its manifest to `out`, beside the shards' folders.
 
-    Raises UserError if a shard is missing, damaged, named twice, or was prepared from another config or tokenizer, or
-    if a split has no document.
+    Raises UserError if a shard is missing, damaged, named twice, or was prepared from another config or tokenizer, if a
+    document is in the other split than its key says, or if a split has no document.
     """
     expected = config.data_digest(settings.data, settings.model.vocab_size)
     entries, manifests, keys = [], [], {split: [] for split in SPLITS}
@@ -265,25 +302,26 @@ def index(settings: config.Config, shards: list[Path], out: Path) -> None:
             raise UserError(f"{folder}: was prepared with another `data` section or vocab_size; {REMEDY}")
         if manifests and manifest["tokenizer_sha256"] != manifests[0]["tokenizer_sha256"]:
             raise UserError(f"{folder}: was prepared with another tokenizer than {shards[0]}; {REMEDY}")
-        _check_shard(folder, manifest)
+        splits = _check_shard(folder, manifest)
         if sha256_file(folder / UNIGRAM) != manifest["files"][UNIGRAM]["sha256"]:
             raise UserError(f"{folder / UNIGRAM}: not the bytes that were written; {REMEDY}")
         manifests.append(manifest)
         counts += np.load(folder / UNIGRAM)
-        for split in SPLITS:
-            keys[split].append(Shard(folder.name, folder / f"{split}.arrow").keys)
+        for split, shard in splits.items():
+            keys[split].append(shard.keys)
+        _check_sides(folder, splits["train"].keys, splits["validation"].keys, settings.data.split.threshold)
         entries.append(
             {
                 "name": folder.name,
                 "sha256": sha256_file(folder / MANIFEST),
                 **{key: manifest[key] for key in ("rows_in", "kept", "dropped", "tokens", *SPLITS)},
+                **{key: manifest[key] for key in SIZES if key in manifest},
             }
         )
     totals = {split: _total(manifests, split) for split in SPLITS}
     if not totals["train"]["documents"] or not totals["validation"]["documents"]:
         empty = "validation" if totals["train"]["documents"] else "train"
         raise UserError(f"the {empty} split has no document; change data.split.threshold or seed, or use more data")
-    all_keys = {split: np.concatenate(keys[split]) for split in SPLITS}
     reasons = list(dict.fromkeys(reason for manifest in manifests for reason in manifest["dropped"]))
     body = {
         "format_version": FORMAT,
@@ -295,7 +333,9 @@ def index(settings: config.Config, shards: list[Path], out: Path) -> None:
         "dropped": {reason: sum(m["dropped"].get(reason, 0) for m in manifests) for reason in reasons},
         "tokens": sum(manifest["tokens"] for manifest in manifests),
         **totals,
-        "duplicate_ids_across_shards": sum(len(each) - len(np.unique(each)) for each in all_keys.values()),
+        **{key: sum(manifest[key] for manifest in manifests) for key in SIZES if all(key in m for m in manifests)},
+        "lengths": _lengths(shards, manifests),
+        "duplicate_ids_across_shards": sum(duplicates(each) for each in keys.values()),
         "unigram_entropy": entropy(counts[0]),
         "unigram_cross_entropy": cross_entropy(counts[0], counts[1]),
         "shards": entries,
@@ -311,3 +351,23 @@ def index(settings: config.Config, shards: list[Path], out: Path) -> None:
 
 def _total(manifests: list[dict[str, Any]], split: str) -> dict[str, int]:
     return {key: sum(manifest[split][key] for manifest in manifests) for key in ("documents", "tokens")}
+
+
+def _check_sides(folder: Path, train: np.ndarray, held_out: np.ndarray, threshold: float) -> None:
+    """Every key, uint64 (n,), is on its split's side of the threshold: no id is in both, whatever shards have it."""
+    bound = threshold * 2.0**64
+    if (len(held_out) and int(held_out.max()) >= bound) or (len(train) and int(train.min()) < bound):
+        raise UserError(f"{folder}: a document is in the other split than its key says; {REMEDY}")
+
+
+def _lengths(shards: list[Path], manifests: list[dict[str, Any]]) -> dict[str, list[int]] | None:
+    """The summed histograms of lengths; None if a shard is from before they were counted."""
+    counted = [manifest["lengths"] for manifest in manifests if "lengths" in manifest]
+    if len(counted) < len(manifests):
+        return None
+    edges = counted[0]["edges"]
+    for folder, each in zip(shards, counted, strict=True):
+        if each["edges"] != edges:
+            raise UserError(f"{folder}: its lengths are counted between other edges than in {shards[0]}; {REMEDY}")
+    sums = {fate: [sum(n) for n in zip(*(each[fate] for each in counted), strict=True)] for fate in LENGTHS}
+    return {"edges": edges, **sums}
