@@ -51,11 +51,16 @@ def _codes(args: argparse.Namespace) -> None:
     codebook.command(settings.interface(args.interface), settings.model.vocab_size, args.interface, args.out)
 
 
+def _list(args: argparse.Namespace) -> None:
+    from tokencodes.data import source
+
+    source.write_listing(config.load(args.config), args.out)
+
+
 def _download(args: argparse.Namespace) -> None:
     from tokencodes.data import source
 
-    settings = config.load(args.config)
-    source.download(settings, args.shard, args.out)
+    source.download(config.load(args.config), args.shard, args.out, args.listing)
 
 
 def _tokenizer(args: argparse.Namespace) -> None:
@@ -169,9 +174,14 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--interface", required=True)
     sub.add_argument("--out", type=Path, required=True, metavar="FILE.npy")
 
+    sub = stage("list", _list, "ask the hub once for the commit, and for size and hash of each raw shard")
+    config_file(sub)
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE.json")
+
     sub = stage("download", _download, "bring one raw shard of the corpus here, as Parquet")
     config_file(sub)
     sub.add_argument("--shard", required=True, help="the shard's name, as `tokencodes plan` lists it")
+    sub.add_argument("--listing", type=Path, metavar="FILE.json", help="what `tokencodes list` wrote")
     sub.add_argument("--out", type=Path, required=True, metavar="FILE.parquet")
 
     sub = stage("tokenizer", _tokenizer, "write tokenizer.json and its hash")

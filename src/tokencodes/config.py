@@ -183,6 +183,10 @@ class HubSource(Strict):
                 f"pattern {self.pattern!r} names one file for all {self.n_shards} shards; write the shard's number as "
                 "{shard:05d}"
             )
+        if first.startswith("/") or not {"", ".", ".."}.isdisjoint(first.split("/")):
+            raise ValueError(
+                f"pattern {self.pattern!r} names no file of a repository; write its path there, as folder/file"
+            )
         return self
 
 

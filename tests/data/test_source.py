@@ -1,6 +1,5 @@
 """Raw shards: every document once, as its source has it; or one line."""
 
-import errno
 import hashlib
 import shutil
 import zipfile
@@ -8,7 +7,6 @@ import zipfile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from huggingface_hub.errors import LocalEntryNotFoundError
 
 from tokencodes import cli, config
 from tokencodes.data import source, wheel
@@ -201,50 +199,16 @@ def hub(tiny, **changes):
     return tiny.config(data={"source": {**HUB, **changes}})
 
 
-def test_the_hub_is_asked_for_the_one_file(tiny, monkeypatch, tmp_path):
-    asked = []
-
-    def fake(repo, name, *, repo_type, revision, local_dir):
-        asked.append((repo, name, repo_type, revision))
-        path = local_dir / name
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"shard")
-        return str(path)
-
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", fake)
-    settings = hub(tiny, revision="abc")
-    assert source.shard_names(settings) == ["shard-00000-of-00002", "shard-00001-of-00002"]
-    source.download(settings, "shard-00001-of-00002", tmp_path / "raw" / "one.parquet")
-    assert asked == [("a/b", "part/train-00001-of-00002.parquet", "dataset", "abc")]
-    assert (tmp_path / "raw" / "one.parquet").read_bytes() == b"shard"
-    assert [path.name for path in (tmp_path / "raw").iterdir()] == ["one.parquet"]
+def test_names_of_shards_need_no_network(tiny):
+    assert source.shard_names(hub(tiny)) == ["shard-00000-of-00002", "shard-00001-of-00002"]
 
 
 @pytest.mark.parametrize(
-    "error", [LocalEntryNotFoundError("no network\nand no cache"), OSError(errno.ENOSPC, "No space left on device")]
+    "pattern", ["../../{shard}.parquet", "/etc/{shard}.parquet", "a//{shard}", "{shard}/", "./{shard}"]
 )
-def test_what_the_hub_says_is_one_line(tiny, monkeypatch, error, tmp_path):
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
-    with pytest.raises(
-        UserError, match=r"a/b at main, part/train-00000-of-00002\.parquet: .*(no network|No space)"
-    ) as it:
-        source.download(hub(tiny), "shard-00000-of-00002", tmp_path / "raw.parquet")
-    assert len(str(it.value).splitlines()) == 1 and not (tmp_path / "raw.parquet").exists()
-
-
-def test_offline_the_library_itself_says_so(tiny, tmp_path):
-    with pytest.raises(UserError, match="a/b at main"):
-        source.download(hub(tiny), "shard-00000-of-00002", tmp_path / "raw.parquet")
-
-
-def test_a_pattern_cannot_leave_the_folder(tiny, monkeypatch, tmp_path):
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: pytest.fail("the hub was asked"))
-    for pattern in ("../../{shard}.parquet", "/etc/{shard}.parquet"):
-        with pytest.raises(UserError, match="leaves the folder"):
-            source.download(hub(tiny, pattern=pattern), "shard-00000-of-00002", tmp_path / "raw.parquet")
+def test_a_pattern_that_is_no_file_of_a_repository(tiny, pattern):
+    with pytest.raises(UserError, match=r"data\.source: pattern .* names no file of a repository"):
+        hub(tiny, pattern=pattern)
 
 
 @pytest.mark.parametrize("pattern", ["train.parquet", "{shard:05d", "{number}.parquet", "{}.parquet", "{shard.x}"])

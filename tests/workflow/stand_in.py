@@ -55,7 +55,7 @@ if about() in os.environ.get("STAND_IN_FAILS", "").split(","):
 match stage:
     case "resolve" | "params":
         args.call(args)
-    case "download" | "index" | "validate" | "report":
+    case "list" | "download" | "index" | "validate" | "report":
         all_of(args.out)
     case "tokenizer":
         all_of(args.out / "tokenizer.json", args.out / "manifest.json")

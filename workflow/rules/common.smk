@@ -67,6 +67,7 @@ if SETTINGS.data.tokenizer.kind == "local":
 # Raw shards of the hub are dropped when they are prepared, unless the config keeps them.
 SOURCE = SETTINGS.data.source.model_dump(mode="json", exclude={"keep_raw"})
 RAW = f"{OUT}/data/raw/{{shard}}.parquet"
+PINNED = [f"{OUT}/data/listing.json"] if SETTINGS.data.source.kind == "hub" else []
 if SETTINGS.data.source.kind == "hub" and not SETTINGS.data.source.keep_raw:
     RAW = temp(RAW)
 

@@ -1,7 +1,27 @@
 # Documents in, token store out: one job a shard, then an index over them.
+rule listing:
+    output:
+        update(f"{OUT}/data/listing.json"),  # it is the pin: kept when the hub cannot be asked again
+    log:
+        f"{OUT}/logs/listing.log",
+    localrule: True  # as download
+    conda:
+        ENVIRONMENT
+    resources:
+        **ask("download"),
+    params:
+        config=CONFIG,
+        settings=section_digest(SOURCE),  # no `code`: what a hub states does not depend on ours
+    message:
+        "listing: which commit of the corpus, which files, which hashes"
+    shell:
+        "logged {log:q} tokencodes list --config {params.config:q} --out {output:q}"
+
+
 rule download:
     input:
         ORIGINAL_SHARD,
+        listing=PINNED,
     output:
         RAW,
     log:
@@ -15,12 +35,15 @@ rule download:
         **ask("download"),
     params:
         config=CONFIG,
+        listing=["--listing", *PINNED] if PINNED else [],
         settings=section_digest(SOURCE),
-        code=codeversion.digest("tokencodes.data.source"),
+        # What comes from the hub is held against the hub's hashes: by whatever code, it is the same.
+        code=None if PINNED else codeversion.digest("tokencodes.data.source"),
     message:
         "download: {wildcards.shard}"
     shell:
         "logged {log:q} tokencodes download --config {params.config:q} --shard {wildcards.shard} --out {output:q}"
+        " {params.listing:q}"
 
 
 rule tokenizer:

