@@ -144,11 +144,11 @@ def small_files():
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder`, by name; locks aside, for they hold nothing."""
+    """Every file below `folder`, by name; without locks, which hold nothing, and the time that the work took."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and path.name not in (".lock", prepare.TIMING)
     }
 
 

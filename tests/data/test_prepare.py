@@ -3,6 +3,8 @@
 import collections
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +43,8 @@ def documents(n=40, start=0):
 # ---------------------------------------------------------------- accounting
 
 
-def test_each_reason_and_which_comes_first(bench):
+def test_each_reason_and_which_comes_first(bench, monkeypatch):
+    monkeypatch.setattr(tokenizer, "LONGEST", 500)
     long = LONG.encode()
     rows = [  # text, id, what becomes of it
         (long, "kept", None),
@@ -62,6 +65,7 @@ def test_each_reason_and_which_comes_first(bench):
         (long, "short", "duplicate_id"),
         (b"abc" * 6, "few", "too_few_tokens"),
         (b"\x80", "bad and short", "invalid_utf8"),
+        (b"x" * 501, "no place to cut", "unbroken_text"),
         (b"q" * MIN_TOKENS, "just enough", None),  # the made-up language has no q: a token a byte
     ]
     manifest = bench.prepare(
@@ -138,6 +142,45 @@ def test_rows_in_are_rows_kept_and_rows_dropped(new_bench, tiny, rows, group, se
     for row, split in zip(counts, store.SPLITS, strict=True):
         tokens = np.concatenate([[], *found[split].values()]).astype(int)
         assert row.tolist() == np.bincount(tokens, minlength=300).tolist()
+
+
+def test_lengths_by_bin_and_what_the_work_took(bench):
+    texts = ["q" * n for n in (MIN_TOKENS, 18, 22, 23, 64, 90, 91, 1000)] + ["abc" * 6, "abc" * 7]
+    manifest = bench.prepare(pa.table({"text": texts, "id": list(map(str, range(len(texts))))}))
+    lengths = manifest["lengths"]
+    assert lengths["edges"][:10] == [1, 2, 4, 5, 8, 11, 16, 22, 32, 45]
+    bins = dict(zip(lengths["edges"], zip(lengths["kept"], lengths["too_few_tokens"], strict=True), strict=False))
+    few = [len(Encoder(bench.tiny.tokenizer).encode_batch([text])[0]) for text in texts[-2:]]
+    assert all(n < MIN_TOKENS for n in few)
+    below = collections.Counter(max(edge for edge in bins if edge <= n) for n in few)
+    found = {edge: counts for edge, counts in bins.items() if counts != (0, 0)}
+    kept = {16: (2, 0), 22: (2, 0), 64: (1, 0), 90: (2, 0), 724: (1, 0)}
+    assert found == {edge: (0, n) for edge, n in below.items()} | kept
+    assert sum(lengths["kept"]) == manifest["kept"] and sum(lengths["too_few_tokens"]) == 2
+    assert manifest["bytes"] == sum(map(len, texts[:-2]))
+    timing = json.loads((bench.out / "timing.json").read_text())
+    assert timing["encoded_bytes"] == sum(map(len, texts)) and timing["raw_bytes"] == bench.raw.stat().st_size
+    assert timing["encoded_tokens"] == manifest["tokens"] + sum(few)
+    assert 0 <= timing["encode_cpu_s"] <= timing["cpu_s"]
+
+
+def test_a_document_of_100_megabytes_and_one_without_a_break(full, full_config, speeches, tmp_path):
+    """Within 2 GiB, reading and writing included; the second is dropped by name."""
+    text = "\n".join(each.decode() for each in speeches.values())
+    long = text * (100_000_000 // len(text.encode()) + 1)
+    rows = {"text": [text[:50_000], long, "a" * 10_000_000], "id": ["first", "long", "unbroken"]}
+    pq.write_table(pa.table(rows), tmp_path / "raw.parquet")
+    (tmp_path / "config.yaml").write_text(config.dump(full_config))
+    del rows, long
+    command = [sys.executable, "-m", "tokencodes.cli", "prepare", "--config", tmp_path / "config.yaml", "--shard", "s"]
+    paths = ["--raw", tmp_path / "raw.parquet", "--tokenizer", full, "--out", tmp_path / "out"]
+    measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+    measure += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    done = subprocess.run([sys.executable, "-c", measure, *command, *paths], check=True, capture_output=True, text=True)
+    assert int(done.stdout.split()[-1]) < 2 * 2**20  # KiB
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["kept"] == 2 and manifest["dropped"]["unbroken_text"] == 1
+    assert manifest["bytes"] > 100_000_000
 
 
 def test_control_token_text_and_lost_bytes_are_counted(full, full_config, tmp_path):

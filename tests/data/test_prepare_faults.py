@@ -139,7 +139,7 @@ def test_the_same_bytes_twice(bench, new_bench, snapshot):
     bench.prepare(documents(40))
     other.prepare(documents(40))
     assert snapshot(bench.out) == snapshot(other.out)
-    assert snapshot(bench.out).keys() == {"train.arrow", "validation.arrow", "unigram.npy", "manifest.json"}
+    assert snapshot(bench.out).keys() == {*store.FILES, store.MANIFEST}
 
 
 def test_a_failed_run_leaves_the_shard_that_was_there(bench, snapshot):
@@ -190,7 +190,7 @@ def test_a_kill_leaves_the_old_shard_or_none(bench, after, old, snapshot):
         assert old and {name: left[name] for name in before} == before
     assert any(".scratch-" in name for name in left)
     assert bench.prepare()["kept"] == 40
-    assert snapshot(bench.out).keys() == {"train.arrow", "validation.arrow", "unigram.npy", "manifest.json"}
+    assert snapshot(bench.out).keys() == {*store.FILES, store.MANIFEST}
 
 
 @some

@@ -1,16 +1,17 @@
-"""Text to ids at several times the pace of `tokenizers`, with the same ids; and long texts in parts.
+"""Text to ids, many texts at a time, several times as fast as `tokenizers` and with the same ids; long texts in parts.
 
-The fast path is tiktoken with the ranks of our own tokenizer.json. It is used for a tokenizer of SmolLM2's kind alone
-(`FastPath.of` says which conditions it needs and why they are enough), and for a text only if nothing in it could make
-the two differ (`FastPath.can`). All else goes to the reference, `tokenizers`.
+`tokenizers` cuts a text into pieces and merges the letters of each piece into tokens. Here the pieces of many texts are
+found at once, by array operations over the classes of their characters; each piece that has not been seen before is
+given to the reference's own model; and the ids of a text are those of its pieces, by table. So the merges are the
+reference's whatever they are, and only the pieces are ours.
 
-Why equal. (1) Pieces: splitting off each numeric character and then applying GPT-2's pattern to what is between is one
-pattern, PATTERN: a run of white space is taken whole before a numeric character, as it is at the end of a text. Both
-libraries carry tables of Unicode of their own; characters that they, or Python, class differently are never sent here.
-(2) Merges: tiktoken joins any two neighbours whose union is a token, the reference only the pair of a merge. Let ids
-rise in the order of the merges, each with both its parts below it, and let each token's own letters encode to it. When
-two neighbours are joined to a token, all merges of lower ids are done and none of them crossed either end, so between
-the ends stands what would stand there if the token's letters were alone: the pair of its merge.
+The pieces are those of SmolLM2's kind of tokenizer: each numeric character alone, and GPT-2's pattern on what is
+between: a contraction ('s 't 'd 'm 'll 've 're), else a run of letters or of other characters, with a space before it
+if there is one, else a run of white space, without its last character if a letter or another character follows. Whether
+a piece begins at a character depends on that one and a few around it (`_begins`), so no loop over a text is needed.
+
+`FastPath.of` says for which tokenizers that holds. Texts with a character that the reference and Python's tables class
+differently, or that Python does not know, and texts that hold a control token's text, are left to the reference.
 
 Why parts. A text is cut only where every piece ends (CUT), so the ids of the parts are the ids of the whole.
 """
@@ -18,14 +19,12 @@ Why parts. A text is cut only where every piece ends (CUT), so the ids of the pa
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
-import tiktoken
+import pyarrow as pa
 from tokenizers import Tokenizer, pre_tokenizers
-
-PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++|\p{N}| ?[^\s\p{L}\p{N}]++|\s+(?![^\s\p{N}])|\s"
 
 # Places where each piece ends, whatever stands around: no piece has white space after another character; a digit is
 # alone; and no piece has a letter before a mark. (The control tokens' texts have no such place either.)
@@ -34,9 +33,10 @@ CUT = re.compile(
     r"|(?<=[\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3])(?=[\u3001\u3002\uff01\uff0c\uff1f])"
 )
 PART = 65_536  # characters of a part of a long text, at least; bounds memory, changes no result
-# The longest part that tiktoken gets: it remembers each character of a run of white space and gives up at a million.
-LONGEST = 2 * PART
+LONGEST = 2**22  # characters of a part, at most: what the reference encodes in about a gigabyte
 
+# Classes of characters. The first two are those that a space before joins; EDGE is what stands around a text.
+LETTER, OTHER, NUMBER, WHITE, EDGE, UNSURE = range(6)
 WHITE_SPACE = frozenset(  # the property White_Space of Unicode, the same since version 6.3
     map(
         chr,
@@ -45,16 +45,12 @@ WHITE_SPACE = frozenset(  # the property White_Space of Unicode, the same since 
 )
 N_CODE_POINTS = 0x110000
 PLANES = (0, 1, 2, 3, 14)  # those with assigned characters; private planes are left to the reference
-CLASSES = {"L": r"\P{L}", "N": r"\P{N}", "S": r"\S", "other": r"[\s\p{L}\p{N}]"}  # and tiktoken's for "not of it"
-MODEL_OPTIONS = (
-    "dropout",
-    "unk_token",
-    "continuing_subword_prefix",
-    "end_of_word_suffix",
-    "fuse_unk",
-    "byte_fallback",
-    "ignore_merges",
-)
+LIKE = {LETTER: "a", OTHER: "!", WHITE: "\n"}  # a character that is surely of the class
+SPACE, APOSTROPHE = ord(" "), ord("'")
+CONTRACTIONS = ("s", "d", "m", "t", "ll", "ve", "re")  # after an apostrophe; none begins another
+
+PIECES_KEPT = 2**20  # of which ids are remembered: some 200 MB
+CHUNK = 2**18  # characters whose pieces are found together: small enough for the arrays to stay in a core's cache
 
 
 def byte_letters() -> list[str]:
@@ -76,52 +72,168 @@ def parts(text: str, size: int = PART) -> Iterator[str]:
     yield text[start:]
 
 
-class FastPath:
-    """tiktoken in the place of the reference, for the texts that `can` lets through."""
+def finder(wanted: tuple[str, ...]) -> Callable[[str], bool]:
+    """Tells whether one of `wanted` stands in a text; quick to say no where not even a first character does."""
+    firsts, pattern = {each[0] for each in wanted}, re.compile("|".join(map(re.escape, wanted)))
+    return lambda text: any(first in text for first in firsts) and pattern.search(text) is not None
 
-    def __init__(self, ranks: dict[bytes, int], control_texts: tuple[str, ...], missing_bytes: bytes):
-        self.encoding = tiktoken.Encoding("fast", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
-        self.control = re.compile("|".join(map(re.escape, control_texts))) if control_texts else None
-        self.unfit = _uncertain().copy()  # by code point
-        self.unfit[_made_of(missing_bytes)] = True
+
+class FastPath:
+    """The reference's ids for many texts at once, by a tokenizer of the known kind."""
+
+    def __init__(self, tokenizer: Tokenizer, control_texts: tuple[str, ...], dtype: np.dtype):
+        self.model, self.dtype = tokenizer.model, dtype
+        self.has_control_text = finder(control_texts)
+        self.letters = str.maketrans(dict(enumerate(byte_letters())))
+        self._forget()
 
     @classmethod
     def of(
-        cls, value: dict[str, Any], tokenizer: Tokenizer, control_texts: tuple[str, ...], missing_bytes: bytes
+        cls, value: dict[str, Any], tokenizer: Tokenizer, control_texts: tuple[str, ...], dtype: np.dtype
     ) -> "FastPath | None":
-        """The fast path of tokenizer.json `value`, loaded as `tokenizer`, or None if it is not of the known kind."""
-        model, added = value["model"], value.get("added_tokens", [])
+        """The fast path of tokenizer.json `value`, loaded as `tokenizer`, or None if it is not of the known kind.
+
+        It is if no normalizer changes a text before it is cut, if the pieces are those above, if the model gives a
+        piece the same ids each time, and if no token but the control tokens is taken out of a text as it stands.
+        """
+        model = value["model"]
         if value.get("normalizer") is not None or not _known_pieces(value.get("pre_tokenizer")):
             return None
-        if model.get("type") != "BPE" or any(model.get(option) for option in MODEL_OPTIONS):
+        if model.get("type") != "BPE" or model.get("dropout"):
             return None
-        names = {token["content"] for token in added}
-        if names != set(control_texts):  # one that is not special is taken out of a text as it stands
+        if {token["content"] for token in value.get("added_tokens", [])} != set(control_texts):
             return None
-        vocab = {token: i for token, i in model["vocab"].items() if token not in names}
-        if not _proper(vocab, model["merges"], tokenizer):
-            return None
-        bytes_of = {letter: byte for byte, letter in enumerate(byte_letters())}
-        ranks = {bytes(bytes_of[letter] for letter in token): i for token, i in vocab.items()}
-        return cls(ranks, control_texts, missing_bytes)
+        return cls(tokenizer, control_texts, dtype)
 
-    def can(self, text: str) -> bool:
-        """Whether the text is surely encoded as by the reference.
+    def encode(self, texts: list[str]) -> list[np.ndarray | None]:
+        """Ids of each text; None for one that only the reference is sure to encode as the reference does.
 
-        Not so with a control token's text, a byte without a token, a character whose class is not sure, or if it is
-        so long that tiktoken could give up.
+        Memory is some tens of bytes for each character of all texts together.
         """
-        if len(text) > LONGEST or (self.control and self.control.search(text)):
-            return False
-        return not self.unfit[np.frombuffer(text.encode("utf-32-le"), dtype="<u4")].any()
+        chunks: list[_Chunk] = []
+        waiting: list[int] = []
+        n_waiting = 0
+        for i, text in enumerate(texts):
+            if text and not self.has_control_text(text):
+                waiting.append(i)
+                n_waiting += len(text)
+            if n_waiting >= CHUNK:
+                chunks += _chunks(texts, waiting)
+                waiting, n_waiting = [], 0
+        chunks += _chunks(texts, waiting)
+        made = [None if text else np.empty(0, dtype=self.dtype) for text in texts]
+        for i, ids in zip([i for chunk in chunks for i in chunk.which], self._ids(chunks), strict=True):
+            made[i] = ids
+        return made
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text that `can` let through."""
-        return self.encoding.encode_ordinary(text)
+    def _ids(self, chunks: list["_Chunk"]) -> Iterator[np.ndarray]:
+        """Ids of the texts of all chunks, one text after the other."""
+        if not chunks:
+            return
+        coded = pa.chunked_array([chunk.pieces for chunk in chunks]).dictionary_encode().chunks
+        distinct = self._numbers(coded[0].dictionary.to_pylist())
+        first, count = self.first[distinct], self.count[distinct]
+        for chunk, pieces in zip(chunks, coded, strict=True):
+            indices = pieces.indices.to_numpy()
+            counts = count[indices]
+            ends = np.cumsum(counts, dtype=np.int32)
+            places = np.repeat(first[indices] - (ends - counts), counts)
+            places += np.arange(len(places), dtype=np.int32)
+            bounds = np.append(0, ends)[chunk.bounds]
+            yield from np.split(self.ids[places], bounds[1:-1])
+
+    def _numbers(self, pieces: list[bytes]) -> np.ndarray:
+        """Places of pieces in the tables of `_forget`, int32; those that are not known are made by the reference."""
+        if len(self.numbers) > PIECES_KEPT:
+            self._forget()
+        get = self.numbers.get
+        found = np.array([get(piece, -1) for piece in pieces], dtype=np.int32)
+        new = np.flatnonzero(found < 0)
+        if len(new):
+            ids: list[list[int]] = []
+            for number, i in enumerate(new.tolist(), start=len(self.numbers)):
+                letters = pieces[i].decode("latin-1").translate(self.letters)
+                ids.append([token.id for token in self.model.tokenize(letters)])
+                self.numbers[pieces[i]] = number
+            found[new] = np.arange(len(self.numbers) - len(new), len(self.numbers), dtype=np.int32)
+            count = np.array([len(each) for each in ids], dtype=np.int32)
+            self.first = np.append(self.first, len(self.ids) + np.cumsum(count, dtype=np.int32) - count)
+            self.count = np.append(self.count, count)
+            self.ids = np.append(self.ids, np.array([i for each in ids for i in each], dtype=self.dtype))
+        return found
+
+    def _forget(self) -> None:
+        """Empty tables: the number of each known piece; by number, where its ids begin in `ids` and how many it has."""
+        self.numbers: dict[bytes, int] = {}
+        self.first, self.count = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)
+        self.ids = np.empty(0, dtype=self.dtype)
+
+
+class _Chunk(NamedTuple):
+    """Some texts in pieces."""
+
+    which: list[int]  # the texts' places in the list
+    pieces: pa.LargeBinaryArray  # all pieces in UTF-8, one text after the other
+    bounds: np.ndarray  # pieces before each text, and all: int (n_texts + 1,)
+
+
+def _chunks(texts: list[str], which: list[int]) -> list[_Chunk]:
+    """One chunk of the texts at `which`, without those with a character of an unsure class; none if nothing is left."""
+    if not which:
+        return []
+    text = "".join(texts[i] for i in which)
+    utf8 = text.encode()
+    ends = np.cumsum([len(texts[i]) for i in which])
+    if text.isascii():
+        points = np.frombuffer(utf8, dtype=np.uint8)
+        classes = _classes()[:128][points]
+    else:
+        points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+        classes = _classes()[points]
+        if (unsure := np.flatnonzero(classes == UNSURE)).size:
+            left = set(np.searchsorted(ends, unsure, side="right").tolist())
+            return _chunks(texts, [i for place, i in enumerate(which) if place not in left])
+    begins = np.flatnonzero(_begins(points, classes, ends))
+    bounds = np.searchsorted(begins, np.append(0, ends))
+    if len(points) != len(utf8):  # from characters to bytes
+        begins = np.flatnonzero((np.frombuffer(utf8, dtype=np.uint8) & 0xC0) != 0x80)[begins]
+    offsets = np.append(begins, len(utf8))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(utf8)]
+    return [_Chunk(which, pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(begins), buffers), bounds)]
+
+
+def _begins(points: np.ndarray, classes: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Whether a piece begins at each character of some texts that stand one behind the other: bool (n,).
+
+    `points` are their code points, `classes` those points' classes (n,), `ends` where each text ends (n_texts,).
+    """
+    n, firsts = len(points), ends[:-1]
+    before, after = np.empty_like(classes), np.empty_like(classes)
+    before[1:], before[0], before[firsts] = classes[:-1], EDGE, EDGE
+    after[:-1], after[ends - 1] = classes[1:], EDGE
+    joined = classes <= OTHER  # with a space before
+    begins = classes != before
+    begins |= classes == NUMBER
+    after_space = np.zeros(n, dtype=bool)
+    after_space[1:] = points[:-1] == SPACE
+    after_space[firsts] = False
+    begins &= ~(after_space & joined)
+    begins |= (classes == WHITE) & (after <= OTHER)  # the last of a run, before what is no number and no end
+    at = np.flatnonzero(points == APOSTROPHE)
+    if len(at := at[begins[at]]):
+        end_of_text = ends[np.searchsorted(ends, at, side="right")]
+        for letters in CONTRACTIONS:
+            end = at + 1 + len(letters)
+            fits = end <= end_of_text
+            for i, letter in enumerate(letters, start=1):
+                fits &= points[np.minimum(at + i, n - 1)] == ord(letter)
+            begins[at[fits] + 1] = False
+            begins[end[fits & (end < n)]] = True
+    return begins
 
 
 def _known_pieces(pre_tokenizer: dict[str, Any] | None) -> bool:
-    """Whether PATTERN makes the same pieces: digits one by one, then GPT-2's pattern."""
+    """Whether the pieces are those of this module: digits one by one, then GPT-2's pattern."""
     steps = (pre_tokenizer or {}).get("pretokenizers", [])
     known = [
         {"type": "Digits", "individual_digits": True},
@@ -130,88 +242,43 @@ def _known_pieces(pre_tokenizer: dict[str, Any] | None) -> bool:
     return [{key: value for key, value in step.items() if key != "trim_offsets"} for step in steps] == known
 
 
-def _proper(vocab: dict[str, int], merges: list, tokenizer: Tokenizer) -> bool:
-    """Whether tiktoken's rule of merging comes to the same as the merges: (2) of this module's docstring."""
-    letters, last, made = set(byte_letters()), -1, set()
-    for merge in merges:
-        left, right = merge if isinstance(merge, list) else merge.split(" ")
-        if not {left, right, left + right} <= vocab.keys():
-            return False
-        own = vocab[left + right]
-        if own <= max(last, vocab[left], vocab[right]):
-            return False
-        last = own
-        made.add(left + right)
-    if made != {token for token in vocab if len(token) > 1} or not all(letters.issuperset(token) for token in vocab):
-        return False
-    return all([part.id for part in tokenizer.model.tokenize(token)] == [i] for token, i in vocab.items())
-
-
-def _made_of(missing: bytes) -> np.ndarray:
-    """Code points whose UTF-8 holds one of the bytes `missing`; none of a surrogate."""
-    if not missing:
-        return np.empty(0, dtype=np.int64)
-    absent = np.zeros(256, dtype=bool)
-    absent[list(missing)] = True
-    points = np.arange(N_CODE_POINTS)
-    last, third, second = (0x80 | (points >> shift) & 0x3F for shift in (0, 6, 12))
-    forms = (  # first code point beyond, its bytes
-        (0x80, (points,)),
-        (0x800, (0xC0 | points >> 6, last)),
-        (0x10000, (0xE0 | points >> 12, third, last)),
-        (N_CODE_POINTS, (0xF0 | points >> 18, second, third, last)),
-    )
-    found, start = np.zeros(N_CODE_POINTS, dtype=bool), 0
-    for end, made in forms:
-        for byte in made:
-            found[start:end] |= absent[byte[start:end]]
-        start = end
-    return np.flatnonzero(found)
-
-
 @functools.cache
-def _uncertain() -> np.ndarray:
-    """By code point, bool: the reference, tiktoken and Python do not all put it in the same class of PATTERN.
+def _classes() -> np.ndarray:
+    """Each code point's class, uint8 (N_CODE_POINTS,): UNSURE unless the reference and Python agree.
 
-    Found by trial with the versions that are installed. What Python's Unicode does not know is uncertain.
+    Found by trial with the versions that are installed. What Python's Unicode does not know is unsure.
     """
-    uncertain = np.ones(N_CODE_POINTS, dtype=bool)
-    classes: dict[str, list[str]] = {name: [] for name in CLASSES}
+    classes = np.full(N_CODE_POINTS, UNSURE, dtype=np.uint8)
     for plane in PLANES:
-        for character in map(chr, range(plane << 16, (plane + 1) << 16)):
-            category = unicodedata.category(character)
+        for point in range(plane << 16, (plane + 1) << 16):
+            category = unicodedata.category(chr(point))
             if category not in ("Cn", "Cs"):
-                name = category[0] if category[0] in "LN" else "S" if character in WHITE_SPACE else "other"
-                classes[name].append(character)
-    one_by_one = pre_tokenizers.Sequence(
+                by_category = {"L": LETTER, "N": NUMBER}.get(category[0], OTHER)
+                classes[point] = WHITE if chr(point) in WHITE_SPACE else by_category
+    splitter = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
         ]
     )
-    every_byte = {bytes([byte]): byte for byte in range(256)}
-    for name, characters in classes.items():
-        others = tiktoken.Encoding(name, pat_str=CLASSES[name], mergeable_ranks=every_byte, special_tokens={})
-        text = "".join(characters)
-        odd = set(bytes(others.encode_ordinary(text)).decode())  # what does not match the pattern gives no id
-        uncertain[[ord(character) for character in characters if character not in odd]] = False
-        odd = _elsewhere(one_by_one, name, characters)
-        uncertain[[ord(character) for character in odd]] = True
-    return uncertain
+    for kind in (LETTER, OTHER, NUMBER, WHITE):
+        characters = list(map(chr, np.flatnonzero(classes == kind)))
+        classes[list(map(ord, _elsewhere(splitter, kind, characters)))] = UNSURE
+    return classes
 
 
-def _elsewhere(splitter: pre_tokenizers.PreTokenizer, name: str, characters: list[str]) -> list[str]:
-    """Those of `characters` that the reference does not put in class `name`.
+def _elsewhere(splitter: pre_tokenizers.PreTokenizer, kind: int, characters: list[str]) -> list[str]:
+    """Those of `characters` that the reference does not put in class `kind`.
 
     Behind one that is surely of the class, all others make one piece with it; numeric ones none with a space before.
     """
-    if name == "N":
+    if kind == NUMBER:
         text, expected = "".join(" " + character for character in characters), 2 * len(characters)
     else:
-        text, expected = {"L": "a", "S": "\n", "other": "!"}[name] + "".join(characters), 1
+        text, expected = LIKE[kind] + "".join(characters), 1
     if len(splitter.pre_tokenize_str(text)) == expected:
         return []
     if len(characters) == 1:
         return characters
     half = len(characters) // 2
-    return _elsewhere(splitter, name, characters[:half]) + _elsewhere(splitter, name, characters[half:])
+    return _elsewhere(splitter, kind, characters[:half]) + _elsewhere(splitter, kind, characters[half:])

@@ -1,12 +1,13 @@
 """One raw shard in, one shard of the store out: filter, tokenise, split; every row accounted for.
 
-Rows are read a row group at a time and tokens go to disk as they come, so memory does not grow with the shard. A row
+Rows are read a few at a time and tokens go to disk as they come, so memory does not grow with the shard's texts. A row
 is kept or dropped for one reason, the first that applies, in the order of REASONS; rows in = kept + dropped. An id
 counts as a duplicate if an earlier row with a text had it, kept or not. Literal control tokens in a text and bytes that
 have no token drop nothing; they are counted.
 
 All files of a shard are made in a scratch folder and moved to their places when the last one is whole: a full disk, a
-damaged file or a kill leaves the shard that was there before.
+damaged file or a kill leaves the shard that was there before. What the work took, which differs from one run to the
+next, is in a file of its own (TIMING) that no hash covers.
 """
 
 import fcntl
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +28,7 @@ import pyarrow.parquet as pq
 
 from tokencodes import config
 from tokencodes.data import store
-from tokencodes.data.tokenizer import Encoder
+from tokencodes.data.tokenizer import TOGETHER, Encoder
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import fsync_directory, fsync_file, full_disk_named, sha256_file, write_json
 
@@ -36,6 +38,7 @@ REASONS = (
     "null_id",
     "duplicate_id",
     "invalid_utf8",
+    "unbroken_text",  # no place to cut it in a long stretch (Encoder.can_be_cut): not to be encoded in bounded memory
     "too_few_bytes",  # fewer bytes than min_tokens cannot make min_tokens tokens: not worth encoding
     "too_few_tokens",
 )
@@ -47,10 +50,13 @@ TEXT_TYPES = (
     pa.types.is_large_binary,
     pa.types.is_binary_view,
 )
-ROWS_AT_A_TIME = 1024  # rows decoded and encoded together; bounds memory, changes no result
+ROWS_AT_A_TIME = 128  # rows read together; bounds memory, changes no result
 RECHECKED = 0.001  # share of documents that the reference encodes too; the first one of a shard always
 SECONDS_BETWEEN_LINES = 10.0
 SCRATCH = ".scratch-"
+TIMING = "timing.json"
+BINS_PER_OCTAVE, OCTAVES = 2, 32  # of the lengths' histogram
+LENGTH_EDGES = sorted({int(2 ** (i / BINS_PER_OCTAVE)) for i in range(BINS_PER_OCTAVE * OCTAVES + 1)})  # in tokens
 
 
 def split_key(seed: int, document_id: str) -> int:
@@ -127,8 +133,8 @@ def _as_bytes(column: pa.Array) -> list[bytes | None]:
 class _Filter:
     """Which rows are worth encoding; counts the others by reason."""
 
-    def __init__(self, data: config.Data):
-        self.data, self.seen, self.rows_in = data, set(), 0
+    def __init__(self, data: config.Data, encoder: Encoder):
+        self.data, self.encoder, self.seen, self.rows_in = data, encoder, set(), 0
         self.dropped = dict.fromkeys(REASONS, 0)
 
     def __call__(self, texts: list[bytes | None], ids: list[bytes | None]) -> list[tuple[str, str]]:
@@ -144,19 +150,22 @@ class _Filter:
         return kept
 
     def _judge(self, text: bytes | None, name: bytes | None) -> tuple[str | None, tuple[str, str]]:
+        nothing = ("", "")
         if text is None:
-            return "null_text", ("", "")
+            return "null_text", nothing
         if not text:
-            return "empty_text", ("", "")
+            return "empty_text", nothing
         if not name:
-            return "null_id", ("", "")
+            return "null_id", nothing
         if name in self.seen:
-            return "duplicate_id", ("", "")
+            return "duplicate_id", nothing
         self.seen.add(name)
         try:
             row = name.decode("utf-8"), text.decode("utf-8")
         except UnicodeDecodeError:  # lone surrogates too: UTF-8 has no form for them
-            return "invalid_utf8", ("", "")
+            return "invalid_utf8", nothing
+        if not self.encoder.can_be_cut(row[1]):
+            return "unbroken_text", nothing
         return ("too_few_bytes" if len(text) < self.data.min_tokens else None), row
 
 
@@ -166,19 +175,24 @@ class _SplitWriter:
     def __init__(self, name: str, scratch: Path, vocab_size: int, stack: ExitStack):
         self.name, self.raw = name, scratch / f"{name}.tokens"
         self.file = stack.enter_context(open(self.raw, "wb"))
-        self.ids, self.keys, self.lengths, self.max_id = [], [], [], -1
+        self.ids, self.keys, self.lengths, self.n_tokens, self.max_id = [], [], [], 0, -1
         self.unigram = np.zeros(vocab_size, dtype=np.int64)
 
-    def add(self, name: str, key: int, tokens: np.ndarray) -> None:
-        self.file.write(tokens.astype(tokens.dtype.newbyteorder("<"), copy=False).tobytes())
-        self.ids.append(name)
-        self.keys.append(key)
-        self.lengths.append(len(tokens))
+    def add(self, documents: list[tuple[str, int, np.ndarray]]) -> None:
+        """Add documents: id, key, tokens."""
+        if not documents:
+            return
+        tokens = np.concatenate([each for _, _, each in documents])
+        self.file.write(tokens.astype(tokens.dtype.newbyteorder("<"), copy=False).data)
+        self.ids += [name for name, _, _ in documents]
+        self.keys += [key for _, key, _ in documents]
+        self.lengths += [len(each) for _, _, each in documents]
+        self.n_tokens += len(tokens)
         self.max_id = max(self.max_id, int(tokens.max()))
         self.unigram += np.bincount(tokens, minlength=len(self.unigram))
 
     def facts(self) -> dict[str, int]:
-        return {"documents": len(self.ids), "tokens": sum(self.lengths)}
+        return {"documents": len(self.ids), "tokens": self.n_tokens}
 
     def write(self, out: Path, header: dict) -> None:
         """The split's Arrow file in `out`, once the scratch file is closed."""
@@ -220,7 +234,7 @@ def _alone(out: Path) -> Iterator[None]:
 
 def _put_in_place(scratch: Path, out: Path) -> None:
     """Move a shard's files: the old manifest goes first, the new one comes last, so at no time is a mixture whole."""
-    files = [*store.FILES, store.MANIFEST]
+    files = [TIMING, *store.FILES, store.MANIFEST]
     for name in files:
         fsync_file(scratch / name)
     (out / store.MANIFEST).unlink(missing_ok=True)
@@ -230,83 +244,137 @@ def _put_in_place(scratch: Path, out: Path) -> None:
         fsync_directory(out)
 
 
+class _Work:
+    """A shard while it is made: rows in, documents of both splits out, and what is counted on the way."""
+
+    def __init__(self, settings: config.Config, shard: str, encoder: Encoder, out: Path, stack: ExitStack):
+        self.data, self.shard, self.encoder = settings.data, shard, encoder
+        self.keep = _Filter(settings.data, encoder)
+        self.splits = {name: _SplitWriter(name, out, settings.model.vocab_size, stack) for name in store.SPLITS}
+        self.lengths = {name: np.zeros(len(LENGTH_EDGES) - 1, dtype=np.int64) for name in ("kept", "too_few_tokens")}
+        self.waiting: list[tuple[str, str]] = []
+        self.n_waiting = 0
+        self.characters = self.bytes = self.control = self.lost = self.rechecked = 0
+        self.encoded_bytes, self.encoded_tokens, self.encode_cpu_s = 0, 0, 0.0
+
+    def take(self, texts: list[bytes | None], ids: list[bytes | None]) -> None:
+        """Filter some rows; encode what waits once it is enough to be encoded well."""
+        rows = self.keep(texts, ids)
+        self.waiting += rows
+        self.n_waiting += sum(len(text) for _, text in rows)
+        if self.n_waiting >= TOGETHER:
+            self.encode()
+
+    def encode(self) -> None:
+        """Encode what waits, drop documents with too few tokens and add the others to their splits."""
+        begun = time.process_time()
+        encoded = self.encoder.encode_batch([text for _, text in self.waiting])
+        self.encode_cpu_s += time.process_time() - begun
+        documents: dict[str, list[tuple[str, int, np.ndarray]]] = {name: [] for name in self.splits}
+        lengths: dict[str, list[int]] = {name: [] for name in self.lengths}
+        for (name, text), tokens in zip(self.waiting, encoded, strict=True):
+            self._recheck(name, text, tokens)
+            utf8 = text.encode("utf-8")
+            self.encoded_bytes += len(utf8)
+            self.encoded_tokens += len(tokens)
+            if len(tokens) < self.data.min_tokens:
+                lengths["too_few_tokens"].append(len(tokens))
+                continue
+            lengths["kept"].append(len(tokens))
+            self.characters += len(text)
+            self.bytes += len(utf8)
+            self.control += self.encoder.has_control_text(text)
+            self.lost += len(utf8) - len(utf8.translate(None, self.encoder.missing_bytes))
+            key = split_key(self.data.split.seed, name)
+            split = "validation" if is_validation(key, self.data.split.threshold) else "train"
+            documents[split].append((name, key, tokens))
+        for name, found in documents.items():
+            self.splits[name].add(found)
+        for name, found in lengths.items():
+            self.lengths[name] += np.histogram(found, LENGTH_EDGES)[0]
+        self.keep.dropped["too_few_tokens"] += len(lengths["too_few_tokens"])
+        self.waiting, self.n_waiting = [], 0
+
+    def _recheck(self, name: str, text: str, tokens: np.ndarray) -> None:
+        """Stop the shard if the reference gives other ids: a fault of ours, or of a library's new version.
+
+        Of the shard's first document, and of a share of the others that depends on their ids alone.
+        """
+        if self.rechecked and not is_validation(split_key(self.data.split.seed, f"{self.shard}/{name}"), RECHECKED):
+            return
+        self.rechecked += 1
+        expected = self.encoder.reference(text)
+        if not np.array_equal(expected, tokens):
+            raise RuntimeError(
+                f"shard {self.shard}: document {name!r} is encoded otherwise by `tokenizers` "
+                f"({len(tokens)} tokens, the reference has {len(expected)})"
+            )
+
+    def facts(self) -> dict[str, Any]:
+        """What the shard's manifest says of its documents."""
+        splits = {name: split.facts() for name, split in self.splits.items()}
+        return {
+            "rows_in": self.keep.rows_in,
+            "kept": sum(fact["documents"] for fact in splits.values()),
+            "dropped": self.keep.dropped,
+            "tokens": sum(fact["tokens"] for fact in splits.values()),
+            **splits,
+            "characters": self.characters,
+            "bytes": self.bytes,
+            "control_token_text": self.control,
+            "bytes_without_token": self.lost,
+            "lengths": {"edges": LENGTH_EDGES, **{name: found.tolist() for name, found in self.lengths.items()}},
+        }
+
+    def say(self, seconds: float) -> None:
+        """One line of progress."""
+        kept = sum(len(split.ids) for split in self.splits.values())
+        tokens = sum(split.n_tokens for split in self.splits.values())
+        pace = self.encoded_bytes / 1e6 / max(seconds, 1e-9)
+        print(
+            f"prepare {self.shard}: {self.keep.rows_in:,} rows in, {kept:,} kept, {tokens:,} tokens, {pace:.1f} MB/s",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out: Path) -> None:
     """Write the shard's files into the empty folder `out`."""
-    data, vocab_size = settings.data, settings.model.vocab_size
-    keep = _Filter(data)
-    n_characters = n_control = n_lost = n_rechecked = 0
+    begun, begun_cpu = time.monotonic(), time.process_time()
     with ExitStack() as stack:
-        splits = {name: _SplitWriter(name, out, vocab_size, stack) for name in store.SPLITS}
-        begun = said = time.monotonic()
-        for texts, ids in rows_of(raw, shard, data):
-            rows = keep(texts, ids)
-            encoded = encoder.encode_batch([text for _, text in rows])
-            for (name, text), tokens in zip(rows, encoded, strict=True):
-                if not n_rechecked or is_validation(split_key(data.split.seed, f"{shard}/{name}"), RECHECKED):
-                    n_rechecked += 1
-                    _recheck(encoder, shard, name, text, tokens)
-                if len(tokens) < data.min_tokens:
-                    keep.dropped["too_few_tokens"] += 1
-                    continue
-                n_characters += len(text)
-                n_control += any(control in text for control in encoder.control_texts)
-                utf8 = text.encode("utf-8")
-                n_lost += len(utf8) - len(utf8.translate(None, encoder.missing_bytes))
-                key = split_key(data.split.seed, name)
-                held_out = is_validation(key, data.split.threshold)
-                splits["validation" if held_out else "train"].add(name, key, tokens)
+        work = _Work(settings, shard, encoder, out, stack)
+        said = begun
+        for texts, ids in rows_of(raw, shard, settings.data):
+            work.take(texts, ids)
             if time.monotonic() - said > SECONDS_BETWEEN_LINES:
                 said = time.monotonic()
-                _say(shard, keep.rows_in, splits, said - begun)
-        _say(shard, keep.rows_in, splits, time.monotonic() - begun)
-    facts = {name: split.facts() for name, split in splits.items()}
-    kept = sum(fact["documents"] for fact in facts.values())
-    assert keep.rows_in == kept + sum(keep.dropped.values()), "a row was lost"
-    if kept == 0:
-        reasons = ", ".join(f"{reason} {n}" for reason, n in keep.dropped.items() if n) or "the shard has no row"
+                work.say(said - begun)
+        work.encode()
+        work.say(time.monotonic() - begun)
+    facts = work.facts()
+    assert facts["rows_in"] == facts["kept"] + sum(facts["dropped"].values()), "a row was lost"
+    if facts["kept"] == 0:
+        reasons = ", ".join(f"{reason} {n}" for reason, n in facts["dropped"].items() if n) or "the shard has no row"
         raise UserError(f"shard {shard}: no row was kept ({reasons}); check data.text_column and data.min_tokens")
+    vocab_size = settings.model.vocab_size
     header = {
         "format_version": store.FORMAT,
         "vocab_size": vocab_size,
         "tokenizer_sha256": encoder.sha256,
-        "data_sha256": config.data_digest(data, vocab_size),
+        "data_sha256": config.data_digest(settings.data, vocab_size),
         "shard": shard,
     }
-    for split in splits.values():
+    for split in work.splits.values():
         split.write(out, header)
-    np.save(out / store.UNIGRAM, np.stack([splits[name].unigram for name in store.SPLITS]))
-    write_json(
-        out / store.MANIFEST,
-        {
-            **header,
-            "rows_in": keep.rows_in,
-            "kept": kept,
-            "dropped": keep.dropped,
-            "tokens": sum(fact["tokens"] for fact in facts.values()),
-            **facts,
-            "characters": n_characters,
-            "control_token_text": n_control,
-            "bytes_without_token": n_lost,
-            "files": {
-                name: {"sha256": sha256_file(out / name), "bytes": (out / name).stat().st_size} for name in store.FILES
-            },
-        },
-    )
-
-
-def _recheck(encoder: Encoder, shard: str, name: str, text: str, tokens: np.ndarray) -> None:
-    """Stop the shard if the reference gives other ids: a fault of ours, or of a library's new version."""
-    expected = encoder.reference(text)
-    if not np.array_equal(expected, tokens):
-        raise RuntimeError(
-            f"shard {shard}: document {name!r} is encoded otherwise by `tokenizers` "
-            f"({len(tokens)} tokens, the reference has {len(expected)})"
-        )
-
-
-def _say(shard: str, rows: int, splits: dict[str, _SplitWriter], seconds: float) -> None:
-    tokens = sum(sum(split.lengths) for split in splits.values())
-    kept = sum(len(split.ids) for split in splits.values())
-    pace = tokens / max(seconds, 1e-9)
-    line = f"prepare {shard}: {rows:,} rows in, {kept:,} kept, {tokens:,} tokens, {pace:,.0f} tokens/s"
-    print(line, file=sys.stderr, flush=True)
+    np.save(out / store.UNIGRAM, np.stack([work.splits[name].unigram for name in store.SPLITS]))
+    files = {name: {"sha256": sha256_file(out / name), "bytes": (out / name).stat().st_size} for name in store.FILES}
+    write_json(out / store.MANIFEST, {**header, **facts, "files": files})
+    timing = {
+        "raw_bytes": raw.stat().st_size,  # here, for the same documents in another compression are the same shard
+        "wall_s": time.monotonic() - begun,
+        "cpu_s": time.process_time() - begun_cpu,
+        "encode_cpu_s": work.encode_cpu_s,
+        "encoded_bytes": work.encoded_bytes,
+        "encoded_tokens": work.encoded_tokens,
+    }
+    write_json(out / TIMING, timing)
