@@ -25,6 +25,7 @@ from tokencodes import cli, config
 from tokencodes.data import hub as code
 from tokencodes.data import source, tokenizer
 from tokencodes.errors import UserError
+from tokencodes.report import page
 
 SIZE = 3_000_000
 PATTERN = "part/train-{shard:05d}-of-00002.parquet"
@@ -219,6 +220,21 @@ def test_a_damaged_listing(server, place, damage):
     place.listing.write_text(json.dumps(damage(place.says())))
     said = place.download(fails=True)
     assert "listing.json: " in said and "tokencodes list" in said and server.asked(content=True) == []
+
+
+def test_another_question_has_another_name(place):
+    names = [code.listing_name(place.configure(**changes).data.source) for changes in ({}, {"keep_raw": True})]
+    assert names[0] == names[1]
+    for changes in ({"repo": "a/c"}, {"revision": "x"}, {"pattern": "{shard}", "n_shards": 2}, {"n_shards": 3}):
+        assert code.listing_name(place.configure(**changes).data.source) not in names
+
+
+def test_the_report_says_the_commit(server, place, tmp_path):
+    settings = place.configure()
+    results = SimpleNamespace(settings=settings, root=tmp_path)
+    assert page.setting(results).endswith("; corpus a/b at main.")
+    place.run("list", "--out", tmp_path / "data" / code.listing_name(settings.data.source))
+    assert page.setting(results).endswith(f"; corpus a/b at commit {server.branches['dataset', 'a/b', 'main']}.")
 
 
 def test_only_the_hub_has_a_listing(tiny, tmp_path):

@@ -8,6 +8,7 @@ from tokencodes import codeversion
 from tokencodes import config as schema  # `config` and `workflow` are Snakemake's own names
 from tokencodes import workflow as guard
 from tokencodes.config import data_digest, section_digest
+from tokencodes.data.hub import listing_name
 from tokencodes.data.source import shard_names
 from tokencodes.evaluate import benchmarks
 from tokencodes.errors import EXIT_USER_ERROR, UserError
@@ -67,7 +68,7 @@ if SETTINGS.data.tokenizer.kind == "local":
 # Raw shards of the hub are dropped when they are prepared, unless the config keeps them.
 SOURCE = SETTINGS.data.source.model_dump(mode="json", exclude={"keep_raw"})
 RAW = f"{OUT}/data/raw/{{shard}}.parquet"
-PINNED = [f"{OUT}/data/listing.json"] if SETTINGS.data.source.kind == "hub" else []
+PINNED = [f"{OUT}/data/{listing_name(SETTINGS.data.source)}"] if SETTINGS.data.source.kind == "hub" else []
 if SETTINGS.data.source.kind == "hub" and not SETTINGS.data.source.keep_raw:
     RAW = temp(RAW)
 

