@@ -18,9 +18,9 @@ from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
-from hub_server import Hub
 from huggingface_hub import constants
 
+from hub_server import Hub
 from tokencodes import cli, config
 from tokencodes.data import hub as code
 from tokencodes.data import source, tokenizer
@@ -253,6 +253,28 @@ def test_whole(server, place):
     assert server.ranges() == [None]
 
 
+def test_what_is_there_whole_is_not_fetched_again(server, place):
+    place.list()
+    place.download(0)
+    assert "downloaded" not in place.download(0) and server.ranges() == [None]
+    place.shard(0).write_bytes(content(0)[:-1] + b"x")
+    assert "downloaded" in place.download(0) and server.ranges() == [None, None]
+    assert place.shard(0).read_bytes() == content(0)
+
+
+def test_it_says_how_far_it_is(server, place, monkeypatch, capsys):
+    place.list()
+    monkeypatch.setattr(code, "SECONDS_BETWEEN_LINES", 0.0)
+    settings = place.configure()
+    source.download(settings, SHARDS[0], place.shard(0), place.listing)
+    lines = capsys.readouterr().err.splitlines()
+    number = r"[0-9]+\.[0-9]"
+    assert all(
+        re.fullmatch(rf"download part/train-00000\S+: 0\.00 of 0\.00 GiB, {number} MB/s", line) for line in lines
+    )
+    assert lines
+
+
 def test_without_a_listing_the_hub_is_asked_for_the_one_file(server, place):
     place.download(1, listing=False)
     assert place.shard(1).read_bytes() == content(1)
@@ -306,15 +328,16 @@ def test_an_answer_that_passes(server, place, status):
     place.list()
     server.content_statuses = [status]
     place.download(0)
-    assert place.shard(0).read_bytes() == content(0) and server.pauses == [1.0, 2.0, 1.0]
+    assert place.shard(0).read_bytes() == content(0)
+    assert server.pauses == ([1.0, 2.0, 1.0] if status != 429 else [60.0] * 3)  # its windows are of five minutes
 
 
 def test_the_hub_says_how_long_to_wait(server, place):
-    server.statuses, server.retry_after = [429, 429], "9"
+    server.statuses, server.retry_after = [503, 503, 503, 503, 503], "9"
     place.list()
-    server.statuses, server.retry_after = [503], "100000"
+    server.statuses, server.retry_after = [429, 429], "100000"
     place.list()
-    assert server.pauses == [9.0, 9.0, code.LONGEST_PAUSE]
+    assert server.pauses == [9.0, 9.0, 9.0, 9.0, 16.0, code.LONGEST_PAUSE, code.LONGEST_PAUSE]
 
 
 def test_a_hub_that_is_down(server, place):

@@ -11,6 +11,7 @@ by HTTP and by Xet, and it compares no hash. Here a file grows beside its place,
 
 import fcntl
 import functools
+import glob
 import hashlib
 import os
 import re
@@ -31,8 +32,10 @@ from tokencodes.files import fsync_directory, fsync_file, full_disk_named, json_
 T = TypeVar("T")
 
 TRIES = 7  # in a row that bring no byte; between them 1, 2, 4, ... seconds: a minute in all
-LONGEST_PAUSE = 300.0  # seconds; the hub counts requests in windows of five minutes, and may ask to wait for the next
-PASSING = (408, 429, 500, 502, 503, 504)  # answers after which another try may fare better
+TOO_MANY_REQUESTS = 429
+RATE_PAUSE = 60.0  # seconds after TOO_MANY_REQUESTS: the hub counts in windows of five minutes, and TRIES outlast one
+LONGEST_PAUSE = 300.0  # seconds, whatever the hub asks for
+PASSING = (408, TOO_MANY_REQUESTS, 500, 502, 503, 504)  # answers after which another try may fare better
 RANGE_NOT_SATISFIABLE = 416
 ANSWER_SECONDS = 60  # for an answer about files; a hub that is silent for longer counts as a try that failed
 PATHS_AT_A_TIME = 100  # in one question about files
@@ -160,7 +163,7 @@ def download(source: config.HubSource, shards: list[str], number: int, out: Path
 
     Raises UserError as `fetch` does, and before a byte is fetched if the disk will not hold what is to come.
     """
-    shard, repo = shards[number], dataset(source)
+    shard, repo, what = shards[number], dataset(source), "downloaded"
     if listing is None:
         commit, (file,) = state(repo, [source.pattern.format(shard=number)])
         files = {shard: file}
@@ -168,12 +171,15 @@ def download(source: config.HubSource, shards: list[str], number: int, out: Path
         commit, files = read_listing(listing, source)
         if shard not in files:
             raise UserError(f"{listing}: has no {shard}; make it again: `tokencodes list`")
-    coming = {name: file for name, file in files.items() if name != shard and not _raw(out.parent, name).exists()}
-    coming = {shard: files[shard], **(coming if source.keep_raw else {})}
-    _check_disk(out.parent, coming, keep=source.keep_raw, at={shard: out})
-    fetch(repo, commit, files[shard], out)
     file = files[shard]
-    print(f"{out}: {file.size:,} bytes, {file.hash} {file.digest[:12]}, of commit {commit[:12]}")
+    if out.is_file() and _problem(file, out) is None:
+        what = "there already"
+    else:
+        others = {name: of for name, of in files.items() if name != shard and not _raw(out.parent, name).exists()}
+        coming = {shard: file, **others} if source.keep_raw else {shard: file}
+        _check_disk(out.parent, coming, keep=source.keep_raw, at={shard: out})
+        fetch(repo, commit, file, out)
+    print(f"{out}: {what}: {file.size:,} bytes, {file.hash} {file.digest[:12]}, of commit {commit[:12]}")
 
 
 # ---------------------------------------------------------------------- disk
@@ -340,8 +346,13 @@ def _patiently(repo: Repo, what: str, ask: Callable[[], T], progress: Callable[[
 
 def _pause(failed: int, answer: Any) -> float:
     """Seconds until the next try; what the hub asks for, if it does."""
-    wanted = answer.headers.get("Retry-After", "") if answer is not None else ""
-    return min(max(2.0 ** (failed - 1), float(wanted) if wanted.isdigit() else 0.0), LONGEST_PAUSE)
+    least = 2.0 ** (failed - 1)
+    if answer is None:
+        return least
+    if answer.status_code == TOO_MANY_REQUESTS:
+        least = RATE_PAUSE
+    wanted = answer.headers.get("Retry-After", "")
+    return min(max(least, float(wanted)), LONGEST_PAUSE) if wanted.isdigit() else least
 
 
 def _refused(repo: Repo, what: str, error: Any) -> NoReturn:
@@ -397,9 +408,8 @@ def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
     process fetches the same file, or if what came has not the stated size and hash; that is deleted, and `out` is as it
     was before.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
     partial = _partial(out, file)
-    for left in out.parent.glob(f".{out.name}.*.part"):  # of another content
+    for left in out.parent.glob(f".{glob.escape(out.name)}.*.part"):  # of another content
         if left != partial:
             left.unlink()
     with full_disk_named(out), _alone(partial, out) as stream:
@@ -422,6 +432,7 @@ def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
 @contextmanager
 def _alone(partial: Path, out: Path) -> Iterator[IO[bytes]]:
     """The growing file, open at its end, for one process; it goes if nothing came."""
+    partial.parent.mkdir(parents=True, exist_ok=True)
     with open(partial, "ab") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
