@@ -70,6 +70,63 @@ def parameters(settings: config.Config) -> dict[str, dict[str, int]]:
     return rows
 
 
+EDGES = sorted({int(2 ** (i / 2)) for i in range(65)})  # of the lengths' histogram, as prepare has them
+
+
+def histogram(settings: config.Config, kept: int, short: int) -> dict[str, list[int]]:
+    """Log-normal lengths above and below the least that is kept."""
+    rng, least = np.random.default_rng(0), settings.data.min_tokens
+    long = least + rng.lognormal(math.log(4 * least), 1, kept).astype(int)
+    little = np.clip(rng.lognormal(math.log(least / 3), 0.5, short).astype(int), 1, least - 1)
+    counts = {"kept": long, "too_few_tokens": little}
+    return {"edges": EDGES} | {fate: np.histogram(found, EDGES)[0].tolist() for fate, found in counts.items()}
+
+
+def timing(index: int) -> dict[str, float]:
+    """What preparing a shard took."""
+    return {
+        "wall_s": 1.5 + 0.01 * index,
+        "cpu_s": 1.25,
+        "encode_cpu_s": 1.0,
+        "encoded_bytes": 4_000_000 + index,
+        "encoded_tokens": 905_000 + index,
+    }
+
+
+def many_shards(value: dict[str, Any], n: int = 234) -> dict[str, Any]:
+    """A store's index with `n` shards of a web corpus' size, in place of four small ones."""
+    rng = np.random.default_rng(1)
+    rows, shards = 812_000, []
+    for index in range(n):
+        kept = int(rows * rng.uniform(0.08, 0.11))
+        tokens = int(kept * rng.uniform(4200, 4600))
+        held_out = kept // 1000
+        dropped = {"duplicate_id": 3, "invalid_utf8": 1, "too_few_bytes": rows // 2}
+        dropped["too_few_tokens"] = rows - kept - sum(dropped.values())
+        shards.append(
+            {"name": f"shard-{index:05d}-of-{n:05d}", "sha256": f"{index:064x}", "rows_in": rows, "kept": kept}
+            | {"dropped": dropped, "tokens": tokens}
+            | {"train": {"documents": kept - held_out, "tokens": tokens - held_out * 4400}}
+            | {"validation": {"documents": held_out, "tokens": held_out * 4400}, "bytes": tokens * 4}
+        )
+    fates = shards[0]["dropped"]
+    total = {key: sum(s[key] for s in shards) for key in ("rows_in", "kept", "tokens", "bytes")}
+    total["dropped"] = {reason: sum(s["dropped"][reason] for s in shards) for reason in fates}
+    for split in ("train", "validation"):
+        total[split] = {key: sum(s[split][key] for s in shards) for key in ("documents", "tokens")}
+    least = 2049
+    shapes = {"kept": (math.log(2.2), 0.7, 1), "too_few_tokens": (math.log(0.45), 0.5, -1)}
+    lengths = {"edges": EDGES}
+    for fate, (middle, width, side) in shapes.items():
+        drawn = least * rng.lognormal(middle, width, 200_000)
+        found, _ = np.histogram(drawn[(drawn - least) * side > 0], EDGES)
+        n_documents = total["kept"] if fate == "kept" else total["dropped"][fate]
+        scaled = (found / found.sum() * n_documents).astype(int)
+        scaled[found.argmax()] += n_documents - scaled.sum()
+        lengths[fate] = scaled.tolist()
+    return value | total | {"lengths": lengths, "shards": shards}
+
+
 def store(settings: config.Config) -> dict[str, Any]:
     """The data store's index."""
     shards = []
@@ -84,6 +141,9 @@ def store(settings: config.Config) -> dict[str, Any]:
                 "tokens": 900_000 + index,
                 "train": {"documents": 57, "tokens": 855_000 + index},
                 "validation": {"documents": 3, "tokens": 45_000},
+                "characters": 3_900_000,
+                "bytes": 3_950_000,
+                "raw_bytes": 1_500_000,
             }
         )
     total = {
@@ -93,6 +153,8 @@ def store(settings: config.Config) -> dict[str, Any]:
         "tokens": sum(s["tokens"] for s in shards),
         "train": {"documents": 228, "tokens": sum(s["train"]["tokens"] for s in shards)},
         "validation": {"documents": 12, "tokens": 180_000},
+        **{key: sum(s[key] for s in shards) for key in ("characters", "bytes", "raw_bytes")},
+        "lengths": histogram(settings, 240, 4),
     }
     return {
         "format_version": 1,
@@ -170,6 +232,8 @@ def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Pat
     write_json(root / "params.json", {"interfaces": parameters(settings)})
     index = store(settings)
     write_json(root / "data/store/manifest.json", index)
+    for position, shard in enumerate(index["shards"]):
+        write_json(root / "data/store" / shard["name"] / "timing.json", timing(position))
     for seed in settings.seeds:
         for position, interface in enumerate(settings.interfaces):
             rng = np.random.default_rng([random_seed, seed, position])

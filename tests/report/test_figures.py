@@ -19,7 +19,11 @@ from tokencodes.files import write_json
 from tokencodes.report import figures
 from tokencodes.report.results import read
 
-KINDS = {"quickstart": lambda settings: settings, "controls": simulate.controls}
+KINDS = {
+    "quickstart": lambda settings: settings,
+    "controls": simulate.controls,
+    "many": lambda settings: settings,  # shards
+}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +32,11 @@ def drawn(settings, tmp_path_factory):
     found = {}
     for kind, change in KINDS.items():
         chosen = change(settings)
-        results = read(chosen, simulate.results(chosen, tmp_path_factory.mktemp(kind)))
+        folder = simulate.results(chosen, tmp_path_factory.mktemp(kind))
+        if kind == "many":
+            path = folder / "data/store/manifest.json"
+            write_json(path, simulate.many_shards(json.loads(path.read_text())))
+        results = read(chosen, folder)
         with mpl.rc_context({**mpl.rcParamsDefault, **figures.STYLE}):
             found[kind] = results, {name: draw(results) for name, draw in figures.DRAWINGS.items()}
             for figure in found[kind][1].values():
@@ -68,6 +76,8 @@ def test_each_interface_is_named_and_keeps_its_colour(drawn, kind):
     looks = figures._look(results)
     assert len(set(looks.values())) == len(looks)
     for name, figure in by_name.items():
+        if name == "data":  # of the corpus, which they share
+            continue
         words = [text.get_text() for text in shown_texts(figure)]
         for interface in results.settings.interfaces:
             assert interface in words, f"{interface} is not named in {name}"
@@ -117,6 +127,38 @@ def test_accounting_bars_are_the_counts(drawn):
     widths = [bar.get_width() for bar in by_name["accounting"].axes[0].patches]
     expected = [row[part] for row in results.params.to_dict("records") for part in ("backbone", "head", "input")]
     assert widths == expected
+
+
+def test_data_bars_are_the_stores_counts(drawn):
+    results, by_name = drawn["quickstart"]
+    lengths, fates, shards = by_name["data"].axes
+    found = results.store["lengths"]
+    for fate, colour in (("kept", figures.KEPT), ("too_few_tokens", figures.DROPPED)):
+        bars = [bar for bar in lengths.patches if mpl.colors.same_color(bar.get_facecolor(), colour)]
+        drawn_bars = {(bar.get_x(), bar.get_x() + bar.get_width()): bar.get_height() for bar in bars}
+        for low, high, n in zip(found["edges"][:-1], found["edges"][1:], found[fate], strict=True):
+            assert drawn_bars.get((low, high), 0) == n
+    assert lengths.get_xscale() == "log"
+    assert list(lengths.lines[0].get_xdata()) == [results.settings.data.min_tokens] * 2
+    assert [bar.get_width() for bar in fates.patches] == [240, 4, 4]
+    assert [bar.get_width() for bar in shards.patches] == [shard["tokens"] for shard in results.store["shards"]]
+    words = [text.get_text() for text in shown_texts(by_name["data"])]
+    assert {"kept", "too few bytes", "too few tokens", "240 (96.77 %)"} <= set(words) and "null text" not in words
+
+
+def test_many_shards_are_one_outline(drawn):
+    results, by_name = drawn["many"]
+    shards = by_name["data"].axes[2]
+    (outline,) = shards.patches
+    assert outline.get_data().values.tolist() == [shard["tokens"] for shard in results.store["shards"]]
+    assert max(by_name["data"].get_size_inches()) <= 7
+
+
+def test_lengths_that_were_not_counted_are_said_so(settings, folder):
+    path = folder / "data/store/manifest.json"
+    write_json(path, json.loads(path.read_text()) | {"lengths": None})
+    texts = [text.get_text() for text in figures.data(read(settings, folder)).axes[0].texts]
+    assert texts == ["lengths were not counted"]
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.05, 0.3])

@@ -72,7 +72,7 @@ def test_it_is_self_contained(document, folder):
 
 def test_pictures_have_text_and_are_the_drawn_ones(document, folder):
     images = [attributes for tag, attributes in document.elements if tag == "img"]
-    assert len(images) == 3
+    assert len(images) == len(figures.NAMES)
     contents = set()
     for attributes in images:
         assert len(attributes["alt"] or "") > 40
@@ -82,6 +82,24 @@ def test_pictures_have_text_and_are_the_drawn_ones(document, folder):
     assert contents == {(folder / f"figures/{name}.svg").read_bytes() for name in figures.NAMES}
     final = json.loads((folder / "runs/gf2-s0/final.json").read_text())
     assert any(f"gf2 {final['val_loss']:.2f}" in (attributes["alt"] or "") for attributes in images)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_many_shards_are_folded_away_and_all_there(stage, settings, folder, many):
+    path = folder / "data/store/manifest.json"
+    content = json.loads(path.read_text())
+    if many:
+        content = simulate.many_shards(content)
+        write_json(path, content)
+    assert stage("figures", folder)[0] == stage("report", folder)[0] == 0
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    document = Document(text)
+    cells = [" ".join(cell.split()) for cell in document.cells]
+    for shard in content["shards"]:
+        assert sum(cell.startswith(shard["name"]) for cell in cells) == 1
+        assert f"{shard['tokens']:,}" in cells
+    assert ("Each of the 234 shards</summary>" in text) is many
+    assert any(cell.startswith("total") for cell in cells) and f"{content['rows_in']:,}" in cells
 
 
 def test_sections_come_in_order_and_links_lead_somewhere(document):

@@ -104,6 +104,66 @@ def test_a_damaged_file_is_named(stage, folder, stage_name, path, content):
     assert not (folder / "tables").exists() and not (folder / "figures").exists()
 
 
+def put(content, keys, value):
+    """Set the value at `keys`; ... deletes it."""
+    for key in keys[:-1]:
+        content = content[key]
+    if value is ...:
+        del content[keys[-1]]
+    else:
+        content[keys[-1]] = value
+
+
+DAMAGE = [
+    (("shards",), {}, "shards"),
+    (("shards",), [1], "shards"),
+    (("shards", 1, "name"), "../x", "shard 2: name"),
+    (("shards", 1, "name"), ..., "shard 2: the key name"),
+    (("shards", 1, "kept"), -1, "shard 2: kept"),
+    (("shards", 1, "kept"), 59, "shard 2: 62 documents in is not 59 kept"),
+    (("shards", 1, "train"), 5, "shard 2: the key train.documents"),
+    (("shards", 1, "validation", "tokens"), 1.5, "shard 2: validation.tokens"),
+    (("shards", 1, "bytes"), "many", "shard 2: bytes"),
+    (("shards", 1, "dropped"), [], "shard 2: dropped"),
+    (("dropped",), 8, "dropped"),
+    (("raw_bytes",), True, "raw_bytes"),
+    (("lengths",), 5, "the key lengths.edges"),
+    (("lengths", "edges"), [4, 2, 1], "lengths.edges"),
+    (("lengths", "edges"), [1], "lengths.edges"),
+    (("lengths", "edges"), "1, 2", "lengths.edges"),
+    (("lengths", "kept"), [240], "lengths.kept counts 240 documents between 2 edges"),
+    (("lengths", "kept"), ..., "the key lengths.kept"),
+    (("lengths", "kept", 0), 1, "lengths.kept counts 241 documents"),
+    (("lengths", "too_few_tokens", 0), -1, "lengths.too_few_tokens"),
+    (("lengths", "too_few_tokens", 0), True, "lengths.too_few_tokens"),
+]
+
+
+@pytest.mark.parametrize(("keys", "value", "said"), DAMAGE, ids=str)
+def test_a_damaged_value_of_the_store_is_named(settings, folder, keys, value, said):
+    path = folder / "data/store/manifest.json"
+    content = json.loads(path.read_text())
+    put(content, keys, value)
+    write_json(path, content)
+    with pytest.raises(UserError) as caught:
+        read(settings, folder)
+    assert f"manifest.json {said}" in str(caught.value) or f"manifest.json: {said}" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("wall_s", -1), ("cpu_s", None), ("encode_cpu_s", ...), ("encoded_bytes", 1.5), ("encoded_tokens", "many")],
+)
+def test_a_damaged_timing_is_named(settings, folder, key, value):
+    path = folder / "data/store/shard-00001-of-00004/timing.json"
+    content = json.loads(path.read_text())
+    put(content, [key], value)
+    write_json(path, content)
+    with pytest.raises(UserError, match=rf"shard-00001-of-00004/timing\.json: .*{key}"):
+        read(settings, folder)
+
+
 @pytest.mark.parametrize(
     "line", [b'{"step": 2, "loss"', b'{"step": 2}', b'{"step": "2", "loss": 1.0}', b'{"step": 2, "loss": "low"}']
 )

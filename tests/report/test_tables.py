@@ -202,11 +202,76 @@ def test_data_table_has_the_stores_counts(settings, folder):
     assert "Dropped: null text" not in header, "a reason for which nothing was dropped takes no column"
 
 
+def test_lengths_are_the_stores(settings, folder):
+    tables.write(settings, folder)
+    found = json.loads((folder / "data/store/manifest.json").read_text())["lengths"]
+    every = {edge: (n, m) for edge, n, m in zip(found["edges"], found["kept"], found["too_few_tokens"], strict=False)}
+    table = rows(folder / "tables/lengths.csv")
+    for row in table:
+        assert (int(row["kept"]), int(row["too_few_tokens"])) == every.pop(int(row["from_tokens"]))
+    assert set(every.values()) == {(0, 0)}, "left out are empty bins alone"
+    assert [row["below_tokens"] for row in table[:-1]] == [row["from_tokens"] for row in table[1:]]
+    shown = markdown_cells(folder / "tables/lengths.md")[1:]
+    assert shown[0][0].startswith(f"{int(table[0]['from_tokens']):,}–") and len(shown) == len(table)
+    assert [int(line[2]) for line in shown] == [int(row["kept"]) for row in table]
+
+
+def test_tokens_encoded_are_known_of_shards_with_a_record_and_in_total_only_if_all_have_one(settings, folder):
+    records = [json.loads(p.read_text()) for p in sorted((folder / "data/store").glob("*/timing.json"))]
+    tables.write(settings, folder)
+    total, *shards = rows(folder / "tables/data.csv")
+    assert [int(row["encoded_tokens"]) for row in shards] == [record["encoded_tokens"] for record in records]
+    assert int(total["encoded_tokens"]) == sum(record["encoded_tokens"] for record in records)
+    (folder / "data/store/shard-00002-of-00004/timing.json").unlink()
+    tables.write(settings, folder)
+    total, *shards = rows(folder / "tables/data.csv")
+    assert total["encoded_tokens"] == shards[2]["encoded_tokens"] == ""
+    assert shards[1]["encoded_tokens"] == str(records[1]["encoded_tokens"])
+
+
+def test_the_pace_is_work_by_time(settings, folder):
+    records = [json.loads(p.read_text()) for p in sorted((folder / "data/store").glob("*/timing.json"))]
+    table = tables.data(read(settings, folder, with_curves=False), timed=True)
+    assert table.header[-2:] == ("Tokens a second", "MB a CPU second")
+    sums = {key: sum(record[key] for record in records) for key in records[0]}
+    for row, record in zip(table.rows, [sums, *records], strict=True):
+        assert row[-2] == f"{record['encoded_tokens'] / record['wall_s']:,.0f}"
+        assert row[-1] == f"{record['encoded_bytes'] / 1e6 / record['cpu_s']:.2f}"
+    for path in (folder / "data/store").glob("*/timing.json"):
+        path.unlink()
+    table = tables.data(read(settings, folder, with_curves=False), timed=True)
+    assert {row[-2:] for row in table.rows} == {("–", "–")} and "0 of 4 shards" in table.notes[-1]
+
+
+def test_a_store_of_before_lengths_were_counted(settings, folder):
+    edit(folder / "data/store/manifest.json", lambda c: c.pop("lengths"))
+    tables.write(settings, folder)
+    assert markdown_cells(folder / "tables/lengths.md")[1:] == [["–"] * 4]
+
+
+def test_every_shard_is_in_the_files(settings, folder):
+    content = json.loads((folder / "data/store/manifest.json").read_text())
+    write_json(folder / "data/store/manifest.json", simulate.many_shards(content))
+    tables.write(settings, folder)
+    assert len(rows(folder / "tables/data.csv")) == len(markdown_cells(folder / "tables/data.md")) - 1 == 235
+    lines = (folder / "tables/data.tex").read_text().splitlines()
+    sizes, inside = [], False
+    for line in lines:  # rows between the rules of each part: none is longer than a page
+        if line == "\\midrule":
+            inside = True
+            sizes.append(0)
+        elif line == "\\bottomrule":
+            inside = False
+        elif inside:
+            sizes[-1] += 1
+    assert max(sizes) <= 50 and sum(sizes) % 235 == 0
+
+
 def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
     tables.write(settings, folder)
     first = outputs(folder)
     assert set(first) == {
-        *(f"{name}.{kind}" for name in ("accounting", "results", "data", "training") for kind in ("csv", "md", "tex")),
+        *(f"{name}.{kind}" for name in tables.NAMES for kind in ("csv", "md", "tex")),
         "results_by_seed.csv",
         "summary.txt",
     }
@@ -239,6 +304,12 @@ def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
             {"training.csv", "training.md", "training.tex"},
         ),
         ("runs/gf2-s0/final.json", lambda c: c.update(wall_s=1e6), set()),
+        ("data/store/shard-00001-of-00004/timing.json", lambda c: c.update(wall_s=1e6, cpu_s=1e6), set()),
+        (
+            "data/store/manifest.json",
+            lambda c: c["lengths"]["kept"].reverse(),
+            {"lengths.csv", "lengths.md", "lengths.tex"},
+        ),
         ("validation/gf2-s0.json", lambda c: c["checks"][0].update(passed=False), {"summary.txt"}),
     ],
 )
@@ -315,7 +386,7 @@ def test_the_summary_fits_a_terminal(settings, tmp_path, kind):
 
 def test_tables_of_a_run_that_has_not_begun(settings, tmp_path):
     tables.write(settings, tmp_path)
-    for name, column in (("accounting", 1), ("data", 1), ("training", 1), ("results", 3)):
+    for name, column in (("accounting", 1), ("data", 1), ("lengths", 1), ("training", 1), ("results", 3)):
         header, *body = markdown_cells(tmp_path / f"tables/{name}.md")
         assert body
         ours = [cell for line in body for cell, title in zip(line, header, strict=True) if "paper" not in title]

@@ -14,7 +14,12 @@ rule tables:
             caption="../report/results.rst",
             category="Tables",
         ),
-        expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["data", "training"], kind=["csv", "md", "tex"]),
+        report(
+            expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["data", "lengths"], kind=["csv", "md", "tex"]),
+            caption="../report/data.rst",
+            category="Tables",
+        ),
+        expand(f"{OUT}/tables/training.{{kind}}", kind=["csv", "md", "tex"]),
         f"{OUT}/tables/results_by_seed.csv",
         summary=f"{OUT}/tables/summary.txt",
     log:
@@ -51,6 +56,11 @@ rule figures:
         report(
             expand(f"{OUT}/figures/accounting.{{kind}}", kind=["png", "svg"]),
             caption="../report/accounting.rst",
+            category="Figures",
+        ),
+        report(
+            expand(f"{OUT}/figures/data.{{kind}}", kind=["png", "svg"]),
+            caption="../report/data.rst",
             category="Figures",
         ),
     log:

@@ -17,14 +17,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from tokencodes.config import Config, Task
 from tokencodes.files import atomic_path
-from tokencodes.report import findings, render
+from tokencodes.report import findings, render, tables
 from tokencodes.report.results import Results, published, read
 
-NAMES = ("loss", "benchmarks", "accounting")
+NAMES = ("loss", "benchmarks", "accounting", "data")
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"dpi": 200, "metadata": {"Software": None}},
     "svg": {"metadata": {"Date": None, "Creator": None}},
@@ -36,6 +36,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 INK, FAINT, GRID = "#222222", "#6B6B6B", "#E4E4E4"
 PARTS = (("backbone", "#C9C9C9"), ("head", "#8C8C8C"), ("input", "#303030"))
 
+KEPT, DROPPED = "#5B5B5B", "#C9C9C9"  # documents; colours are the interfaces'
+
 TEXT_PT = 8.0
 SMALL_PT = 7.2
 LINE_PT = 9.5  # from one line of labels to the next
@@ -43,6 +45,7 @@ CONFIDENCE = 1.96  # standard errors on each side of a mark: 95 % if errors are 
 SMOOTHING_BINS = 50  # the training loss is shown as its mean in so many equal stretches of steps
 LONG_RUN = 10_000  # steps; from here on steps are on a logarithmic axis
 MARKS = 13  # of a held-out curve; it may have hundreds of points
+NAMED_SHARDS = 12  # a bar each, with its name; more are drawn as one outline
 ZOOM = 1 / 3  # the last part of a run that is drawn again, larger
 
 STYLE = {
@@ -480,5 +483,108 @@ def _part_labels(
         )  # fmt: skip
 
 
-DRAWINGS: dict[str, Callable[[Results], Figure]] = {"loss": loss, "benchmarks": benchmarks, "accounting": accounting}
+# ---------------------------------------------------------------------- data
+
+
+def data(results: Results) -> Figure:
+    """Documents by length, kept or too short; documents by fate; tokens kept by shard, in the corpus' order."""
+    store = results.store
+    if store is None:
+        canvas = _Canvas(5.5, 1.2)
+        _empty(canvas.axes(0.1, 0.1, 5.3, 1.0), "no data yet")
+        return canvas.figure
+    fates = [("kept", store["kept"])]
+    fates += [(reason.replace("_", " "), n) for reason, n in store["dropped"].items() if n]
+    ends = [f"{n:,} ({_share(n, store['rows_in'])})" for _, n in fates]
+    shards = [(shard["name"], shard["tokens"]) for shard in store["shards"]]
+    few = len(shards) <= NAMED_SHARDS
+    labels = text_width([name for name, _ in fates], TEXT_PT) + 0.1
+    left, wide, between, bars = 0.6, 2.7, 0.3, 0.9
+    row = 0.19
+    tall, low = max(1.45, len(fates) * row), max(len(shards), 1) * row if few else 0.85
+    width = left + wide + between + labels + bars + text_width(ends, SMALL_PT) + 0.15
+    bottom, gap = 0.1 if few else 0.45, 0.85
+    canvas = _Canvas(width, bottom + low + gap + tall + 0.3)
+    _lengths(results, canvas.axes(left, bottom + low + gap, wide, tall))
+    height = len(fates) * row
+    axes = canvas.axes(left + wide + between + labels, bottom + low + gap + tall - height, bars, height)
+    axes.set_title("Documents kept, and dropped by reason", loc="left", x=-labels / bars)
+    _named_bars(axes, fates, [KEPT] + [DROPPED] * (len(fates) - 1), ends)
+    if few:
+        names = text_width([name for name, _ in shards], TEXT_PT) + 0.12
+        counts = [f"{n:,}" for _, n in shards]
+        axes = canvas.axes(names, bottom, width - names - text_width(counts, SMALL_PT) - 0.15, low)
+        axes.set_title("Tokens kept by shard", loc="left", x=(0.1 - names) / (axes.get_position().width * width))
+        _named_bars(axes, shards, [KEPT] * len(shards), counts)
+        return canvas.figure
+    axes = canvas.axes(left, bottom, width - left - 0.15, low)
+    axes.set_title("Tokens kept by shard", loc="left")
+    axes.stairs([n for _, n in shards], np.arange(len(shards) + 1) + 0.5, fill=True, color=KEPT)
+    axes.set_xlim(0.5, len(shards) + 0.5)
+    axes.set_ylim(0, None)
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.yaxis.set_major_formatter(FuncFormatter(_scale(max(n for _, n in shards))))
+    axes.set_xlabel("Shard, in the corpus' order")
+    return canvas.figure
+
+
+def _share(n: int, of: int) -> str:
+    percent = 100 * n / max(of, 1)
+    return "<0.01 %" if 0 < percent < 0.01 else f"{percent:.2f} %"
+
+
+def _named_bars(axes: Axes, bars: list[tuple[str, int]], colours: list[str], ends: list[str]) -> None:
+    """Horizontal bars with names before and counts behind them."""
+    axes.grid(visible=False)
+    axes.set_ylim(len(bars) - 0.5, -0.5)
+    axes.set_yticks(range(len(bars)), [name for name, _ in bars])
+    axes.tick_params(axis="y", length=0, labelsize=TEXT_PT)
+    axes.set_xticks([])
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.set_xlim(0, max((n for _, n in bars), default=0) or 1)
+    for place, ((_, n), colour, end) in enumerate(zip(bars, colours, ends, strict=True)):
+        axes.barh(place, n, height=0.7, color=colour)
+        axes.annotate(
+            end, (n, place), xytext=(3, 0), textcoords="offset points", va="center_baseline", fontsize=SMALL_PT,
+            annotation_clip=False,
+        )  # fmt: skip
+
+
+def _lengths(results: Results, axes: Axes) -> None:
+    """Documents that were encoded by number of tokens, on a logarithmic axis; the least that is kept as a line."""
+    least = results.settings.data.min_tokens
+    found = tables.bins(results.store["lengths"] if results.store else None)
+    axes.set_title("Documents by length", loc="left")
+    if not found:
+        _empty(axes, "lengths were not counted")
+        return
+    low, high, kept, short = (np.array(column, dtype=float) for column in zip(*found, strict=True))
+    axes.set_xscale("log")
+    axes.bar(low, short, width=high - low, align="edge", color=DROPPED, edgecolor="white", linewidth=0.3)
+    axes.bar(low, kept, width=high - low, bottom=short, align="edge", color=KEPT, edgecolor="white", linewidth=0.3)
+    most = max(kept + short)
+    axes.set_xlim(min(low[0], least / 2), max(high[-1], least * 2))
+    axes.set_ylim(0, 1.35 * most)
+    spans_decades = axes.get_xlim()[1] / axes.get_xlim()[0] > 30
+    axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0,) if spans_decades else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.yaxis.set_major_formatter(FuncFormatter(_scale(most)))
+    axes.set_xlabel("Tokens")
+    axes.set_ylabel("Documents")
+    axes.axvline(least, color=INK, linewidth=0.8, linestyle=(0, (4, 2)))
+    for text, side, colour in ((f"kept: from {least:,}", 3, INK), ("too short", -3, FAINT)):
+        axes.annotate(
+            text, (least, 1.0), xycoords=axes.get_xaxis_transform(), xytext=(side, -2), textcoords="offset points",
+            ha="left" if side > 0 else "right", va="top", fontsize=SMALL_PT, color=colour, annotation_clip=False,
+        )  # fmt: skip
+
+
+DRAWINGS: dict[str, Callable[[Results], Figure]] = {
+    "loss": loss,
+    "benchmarks": benchmarks,
+    "accounting": accounting,
+    "data": data,
+}
 assert tuple(DRAWINGS) == NAMES

@@ -221,8 +221,36 @@ def alternatives(results: Results) -> dict[str, str]:
             f"unigram entropy {render.decimal(unigram, 2)} nats a token."
         ),
         "benchmarks": f"Dot plots of benchmark scores with 95 % intervals and chance levels: {'; '.join(scores)}.",
+        "data": _data(results),
         "accounting": f"Stacked bars of trainable parameters by interface: {'; '.join(counts) or 'no result'}.",
     }
+
+
+def _data(results: Results) -> str:
+    store = results.store
+    if store is None:
+        return "No data yet."
+    dropped = "; ".join(f"dropped: {reason.replace('_', ' ')} {n:,}" for reason, n in store["dropped"].items() if n)
+    kept = [shard["tokens"] for shard in store["shards"]]
+    spread = f", from {min(kept):,} to {max(kept):,} tokens a shard" if len(kept) > 1 else ""
+    middle = median(store["lengths"])
+    return (
+        "Histogram of the lengths of documents, bars of what became of them, and tokens kept by shard. "
+        f"Documents in {store['rows_in']:,}; kept {store['kept']:,}{'; ' + dropped if dropped else ''}. "
+        + (f"Half of those kept have {middle} tokens or more. " if middle else "")
+        + f"{len(kept)} shards{spread}."
+    )
+
+
+def median(lengths: dict[str, list[int]] | None) -> str:
+    """The bin in which the middle one of the kept documents lies, "2,048 to 2,895"; nothing if there is none."""
+    documents = 0
+    if lengths is not None:
+        for low, high, n in zip(lengths["edges"][:-1], lengths["edges"][1:], lengths["kept"], strict=True):
+            documents += n
+            if n and 2 * documents >= sum(lengths["kept"]):
+                return f"{low:,} to {high - 1:,}"
+    return ""
 
 
 def _names(names: list[str]) -> str:

@@ -8,6 +8,7 @@ Each number's file is named.
 import base64
 import re
 from collections import Counter
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ SECTIONS = (
     ("rerun", "Run a part again"),
 )
 PX_PER_PT = 96 / 72
+SHARDS_SHOWN = 12  # so many stand in the table of the data; more are folded away below it
 SHORT_HASH = 12  # hex digits shown in a table; the whole hash is in the file that is named
 
 
@@ -63,11 +65,13 @@ def html(results: Results) -> str:
             "accounting": _shown(tables.accounting(results), "Table 1"),
             "results": _shown(tables.comparison(results), "Table 2"),
             "training": _shown(tables.training(results), "Table 3"),
-            "data": _shown(tables.data(results), "Table 4"),
-            "checks": _shown(checks(results), "Table 5"),
-            "details": _shown(details(results), "Table 6"),
-            "models": _shown(models(results), "Table 7"),
-            "evaluations": _shown(evaluations(results), "Table 8"),
+            "data": _shown(data_in_short(results), "Table 4"),
+            "lengths": _shown(tables.lengths(results), "Table 5"),
+            "checks": _shown(checks(results), "Table 6"),
+            "details": _shown(details(results), "Table 7"),
+            "models": _shown(models(results), "Table 8"),
+            "evaluations": _shown(evaluations(results), "Table 9"),
+            "shards": _shown(shards(results), "Table 4 by shard"),
         },
         figures=pictures(results),
         checks=findings.checks(results),
@@ -148,6 +152,22 @@ def _shown(table: Table, title: str) -> dict[str, Any]:
         "aside": table.aside,
         "origin": origin,
     }
+
+
+def data_in_short(results: Results) -> Table:
+    """The table of the data: with its shards if they are few, else the total alone."""
+    table = tables.data(results, timed=True)
+    if len(table.rows) <= SHARDS_SHOWN + 1:
+        return table
+    return replace(table, rows=table.rows[:1], sources=table.sources[:1])
+
+
+def shards(results: Results) -> Table:
+    """The rows that `data_in_short` leaves out."""
+    table = tables.data(results, timed=True)
+    left_out = slice(len(data_in_short(results).rows), None)
+    rows, sources = table.rows[left_out], table.sources[left_out]
+    return replace(table, name="shards", caption="Data by shard.", rows=rows, sources=sources, notes=())
 
 
 def checks(results: Results) -> Table:
@@ -292,10 +312,15 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
     if findings.is_paper_size(results):
         scores += " Hollow diamonds: the paper's published results."
     bars = "Trainable parameters by interface; beside each bar the total and the difference to the learned table."
+    corpus = (
+        "Lengths of the documents that were encoded (dashed: the least that is kept); what became of all documents; "
+        "tokens kept by shard."
+    )
     return {
         "accounting": ("Figure 1", bars, "params.json"),
         "benchmarks": ("Figure 2", scores, "eval/"),
         "loss": ("Figure 3", losses + " Right: the end of the run, larger.", "runs/*/metrics.jsonl"),
+        "data": ("Figure 4", corpus, "data/store/manifest.json"),
     }
 
 

@@ -20,6 +20,7 @@ LATEX_CHARACTER_PT = 4.25  # at 8 pt
 LATEX_NARROW = 0.6  # of that: point, comma and the like
 LATEX_SMALL = 0.93  # of that: 7 pt, as standard errors are set
 LATEX_COLSEP_PT = 2.5
+LATEX_ROWS = 50  # of a page; a longer table is split by rows
 HEADER_CHARACTERS = 12  # longer column titles are broken over lines, at spaces and underscores
 
 
@@ -220,14 +221,18 @@ def _latex_width(text: str) -> float:
 
 
 def to_latex(table: Table) -> str:
-    """booktabs; a table wider than LATEX_WIDTH_PT is split into several, each with the first column."""
+    """booktabs; what is wider than LATEX_WIDTH_PT or longer than LATEX_ROWS is split, each with the first column."""
     body = [table.header, *table.rows]
     stub_pt = min(max(len(row[0]) for row in body) * LATEX_CHARACTER_PT + LATEX_COLSEP_PT, LATEX_STUB_PT)
     widths = [stub_pt + LATEX_COLSEP_PT]
     for column in range(1, len(table.header)):
         head = max(len(line) for line in heading(table.header[column])) * LATEX_CHARACTER_PT
         widths.append(max([head, *(_latex_width(row[column]) for row in table.rows)]) + 2 * LATEX_COLSEP_PT)
-    pieces = parts(table, widths, LATEX_WIDTH_PT)
+    pieces = [
+        (columns, rows[start : start + LATEX_ROWS])
+        for columns, rows in parts(table, widths, LATEX_WIDTH_PT)
+        for start in range(0, max(len(rows), 1), LATEX_ROWS)
+    ]
     lines = [
         f"% The table `{table.name}`, written by `tokencodes tables`. Needs \\usepackage{{booktabs}}; set for a text",
         f"% width of {LATEX_WIDTH_IN} in.",

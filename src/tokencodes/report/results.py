@@ -8,6 +8,7 @@ its hash, so that each number can be followed to its file.
 import csv
 import functools
 import hashlib
+import itertools
 import json
 import math
 import operator
@@ -74,14 +75,16 @@ class Results:
     train_loss, val_loss, unigram_entropy, unigram_cross_entropy (nats a token), wall_s, path. curves: interface, seed,
     step, loss, val_loss (NaN where not measured). evaluations: one row an evaluation file. scores: one row a metric of
     one: interface, seed, task, shots, metric, value, stderr, chance, n, path. checks: interface, seed, name, passed,
-    detail, path. store: the data store's manifest. finals: final.json by (interface, seed). files: SHA-256 by path
-    relative to `root`. A table without a file behind it is empty.
+    detail, path. store: the data store's manifest. timings: what preparing a shard took (TIMING), by its name. finals:
+    final.json by (interface, seed). files: SHA-256 by path relative to `root`. A table without a file behind it is
+    empty.
     """
 
     settings: Config
     root: Path
     params: pd.DataFrame
     store: dict[str, Any] | None
+    timings: dict[str, dict[str, float]]
     runs: pd.DataFrame
     curves: pd.DataFrame
     evaluations: pd.DataFrame
@@ -221,6 +224,13 @@ class _Reader:
             raise UserError(f"{self.root / where}: {'.'.join(keys)} is {found!r}, not a count; {REMAKE}")
         return found
 
+    def counts(self, value: Any, where: str, *keys: str) -> list[int]:
+        """The list of counts at `keys`."""
+        found = self.get(value, where, *keys)
+        if not isinstance(found, list) or any(type(n) is not int or n < 0 for n in found):
+            raise UserError(f"{self.root / where}: {'.'.join(keys)} is not a list of counts; {REMAKE}")
+        return found
+
     def same(self, value: dict[str, Any], where: str, **expected: Any) -> None:
         """Refuse a file that is about something else than its path says."""
         for key, wanted in expected.items():
@@ -251,7 +261,7 @@ def read(settings: Config, root: Path | str, *, with_curves: bool = True) -> Res
         raise UserError(f"{root}: no such results folder; run the workflow, or give --results results/<name>")
     reader = _Reader(root)
     models = [(interface, seed) for interface in settings.interfaces for seed in settings.seeds]
-    finals = {}
+    finals, store = {}, _read_store(reader)
     runs, curves, evaluations, scores, checks = [], [], [], [], []
     for interface, seed in models:
         _read_run(reader, interface, seed, finals, runs, curves, with_curves=with_curves)
@@ -262,7 +272,8 @@ def read(settings: Config, root: Path | str, *, with_curves: bool = True) -> Res
         settings=settings,
         root=root,
         params=_frame(_read_params(reader, settings), "interface", *PARAMETERS),
-        store=_read_store(reader),
+        store=store,
+        timings=_read_timings(reader, store),
         runs=_frame(runs, "interface", "seed", "step", *_FINAL, "path"),
         curves=pd.concat(curves, ignore_index=True) if curves else _frame([], *_CURVE),
         evaluations=_frame(evaluations, "interface", "seed", "task", "shots", "label", "n", "limit", "path"),
@@ -290,19 +301,42 @@ def _read_params(reader: _Reader, settings: Config) -> list[dict[str, Any]]:
     ]
 
 
+STORE = "data/store/manifest.json"
+TIMING = ("wall_s", "cpu_s", "encode_cpu_s", "encoded_bytes", "encoded_tokens")
+
+
 def _read_store(reader: _Reader) -> dict[str, Any] | None:
-    where = "data/store/manifest.json"
-    content = reader.object(where)
+    content = reader.object(STORE)
     if content is None:
         return None
+    _check_documents(reader, content, STORE)
+    for key in ("unigram_entropy", "unigram_cross_entropy"):
+        content[key] = reader.number(content, STORE, key)
+    shards = reader.get(content, STORE, "shards")
+    if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
+        raise UserError(f"{reader.root / STORE}: shards is not a list of shards; {REMAKE}")
+    for position, shard in enumerate(shards, start=1):
+        where = f"{STORE} shard {position}"
+        name = reader.get(shard, where, "name")
+        if not isinstance(name, str) or name != Path(name).name or name in ("", ".."):
+            raise UserError(f"{reader.root / where}: name is {name!r}, not the name of a folder; {REMAKE}")
+        _check_documents(reader, shard, where)
+    _check_lengths(reader, content)
+    return content
+
+
+def _check_documents(reader: _Reader, content: dict[str, Any], where: str) -> None:
+    """Counts of documents and tokens, of the store or of one shard."""
     for key in ("rows_in", "kept", "tokens"):
         reader.count(content, where, key)
     for split in ("train", "validation"):
         for key in ("documents", "tokens"):
             reader.count(content, where, split, key)
-    for key in ("unigram_entropy", "unigram_cross_entropy"):
-        content[key] = reader.number(content, where, key)
+    for key in {"characters", "bytes", "raw_bytes"} & content.keys():
+        reader.count(content, where, key)
     dropped = reader.get(content, where, "dropped")
+    if not isinstance(dropped, dict):
+        raise UserError(f"{reader.root / where}: dropped is {dropped!r}, not counts by reason; {REMAKE}")
     for reason in dropped:
         reader.count(content, where, "dropped", reason)
     if content["rows_in"] != content["kept"] + sum(dropped.values()):
@@ -310,8 +344,39 @@ def _read_store(reader: _Reader) -> dict[str, Any] | None:
             f"{reader.root / where}: {content['rows_in']} documents in is not {content['kept']} kept + "
             f"{sum(dropped.values())} dropped; {REMAKE}"
         )
-    reader.get(content, where, "shards")
-    return content
+
+
+def _check_lengths(reader: _Reader, content: dict[str, Any]) -> None:
+    """The histogram of lengths, where there is one; None stands for none."""
+    if content.setdefault("lengths", None) is None:
+        return
+    edges = reader.counts(content, STORE, "lengths", "edges")
+    if len(edges) < 2 or any(low >= high for low, high in itertools.pairwise(edges)):
+        raise UserError(f"{reader.root / STORE}: lengths.edges do not rise; {REMAKE}")
+    for fate, documents in (("kept", content["kept"]), ("too_few_tokens", content["dropped"].get("too_few_tokens", 0))):
+        found = reader.counts(content, STORE, "lengths", fate)
+        if len(found) != len(edges) - 1 or sum(found) != documents:
+            raise UserError(
+                f"{reader.root / STORE}: lengths.{fate} counts {sum(found)} documents between {len(found) + 1} edges, "
+                f"not {documents} between {len(edges)}; {REMAKE}"
+            )
+
+
+def _read_timings(reader: _Reader, store: dict[str, Any] | None) -> dict[str, dict[str, float]]:
+    """What is there of it: a store that was copied, or is from before it was measured, has none."""
+    timings = {}
+    for shard in (store or {"shards": []})["shards"]:
+        where = f"{Path(STORE).parent}/{shard['name']}/timing.json"
+        content = reader.object(where)
+        if content is None:
+            continue
+        timings[shard["name"]] = {key: reader.number(content, where, key) for key in TIMING}
+        for key in ("encoded_bytes", "encoded_tokens"):
+            reader.count(content, where, key)
+        for key, value in timings[shard["name"]].items():
+            if not 0 <= value < math.inf:
+                raise UserError(f"{reader.root / where}: {key} is {content[key]!r}, not an amount; {REMAKE}")
+    return timings
 
 
 _CURVE = ("interface", "seed", "step", "loss", "val_loss")

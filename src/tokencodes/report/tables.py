@@ -1,8 +1,8 @@
 """Tables of a run from its stored results: what `tokencodes tables` writes to results/<name>/tables/.
 
-accounting (the paper's Table 1), results (its Table 2: ours beside the paper's, each in its own columns), data and
-training, each as CSV (full precision), Markdown and LaTeX; results_by_seed.csv with a row a model; summary.txt for a
-terminal.
+accounting (the paper's Table 1), results (its Table 2: ours beside the paper's, each in its own columns), data (in
+total and by shard), lengths (of documents) and training, each as CSV (full precision), Markdown and LaTeX;
+results_by_seed.csv with a row a model; summary.txt for a terminal.
 """
 
 import math
@@ -17,14 +17,13 @@ from tokencodes.report import findings, render
 from tokencodes.report.render import GAP, Table
 from tokencodes.report.results import PARAMETERS, Published, Results, paper_count, published, read, run_name
 
-NAMES = ("accounting", "results", "data", "training")
+NAMES = ("accounting", "results", "data", "lengths", "training")
 FORMATS: dict[str, Callable[[Table], str]] = {
     "csv": render.to_csv,
     "md": render.to_markdown,
     "tex": render.to_latex,
 }
 SUMMARY_WIDTH = 100  # columns of summary.txt
-SHARDS_SHOWN = 12  # a table for people lists so many shards; the CSV lists all
 MANY_DOCUMENTS = 1000  # from here on a standard error is below 1.6 points, and a second decimal means something
 
 
@@ -45,6 +44,7 @@ def all_tables(results: Results) -> dict[str, Table]:
         "accounting": accounting(results),
         "results": comparison(results),
         "data": data(results),
+        "lengths": lengths(results),
         "training": training(results),
     }
 
@@ -333,40 +333,113 @@ def _braces(names: list[str]) -> str:
 # ------------------------------------------------------------ data, training
 
 
-def data(results: Results) -> Table:
-    """What came in and what was kept: documents by fate, tokens, and the split; a row a shard and the total."""
+def data(results: Results, *, timed: bool = False) -> Table:
+    """What came in and what was kept: documents by fate, tokens, the split; in total, then a row a shard.
+
+    `timed`: the pace of preparing them too. It is no part of the files, which are the same for the same data.
+    """
     store = results.store if results.store is not None else {"dropped": {}, "shards": []}
-    header = ("Shard", "Documents in", "Kept")
-    split = ("Tokens", "Train documents", "Train tokens", "Held-out documents", "Held-out tokens")
     reasons = {reason: f"dropped: {reason}" for reason in store["dropped"]}
-    shown_reasons = [reason for reason, n in store["dropped"].items() if n]
-    records = []
-    for name, entry in [("total", store), *((shard["name"], shard) for shard in store["shards"])]:
+    names = [shard["name"] for shard in store["shards"]]
+    records, paces = [], []
+    for name, entry, of in [("total", store, names), *((s["name"], s, [s["name"]]) for s in store["shards"])]:
+        timings = [results.timings[shard] for shard in of if shard in results.timings]
+        whole = len(timings) == len(of) > 0  # a part would pass for the whole
         record = {"shard": name, "rows_in": entry.get("rows_in"), "kept": entry.get("kept")}
         record |= {key: entry.get("dropped", {}).get(reason) for reason, key in reasons.items()}
         record["tokens"] = entry.get("tokens")
         for part in ("train", "validation"):
             record |= {f"{part}_{what}": entry.get(part, {}).get(what) for what in ("documents", "tokens")}
+        record |= {key: entry.get(key) for key in ("characters", "bytes", "raw_bytes")}
+        record |= {key: sum(int(t[key]) for t in timings) if whole else None for key in ENCODED}
         records.append(record)
-    left_out = {key for reason, key in reasons.items() if reason not in shown_reasons}
+        paces.append(_pace(timings))
+    shown_reasons = [reason for reason, n in store["dropped"].items() if n]
+    shown = ("rows_in", "kept", *(reasons[reason] for reason in shown_reasons), "encoded_tokens", "tokens", *SPLIT)
     rows = [
-        (record["shard"], *(render.count(n) for key, n in record.items() if key != "shard" and key not in left_out))
-        for record in records
+        (record["shard"], *(render.count(record[key]) for key in shown), *(pace if timed else ()))
+        for record, pace in zip(records, paces, strict=True)
     ]
-    shards = len(store["shards"])
-    shown = rows if shards <= SHARDS_SHOWN else rows[:1]
+    notes = [
+        f"A document is kept from {results.settings.data.min_tokens:,} tokens on; held out by a seeded hash of its "
+        f"id, {results.settings.data.split.threshold * 100:g} % of them. Tokens encoded: of documents kept and of "
+        "those with too few tokens; others are dropped before."
+    ]
+    if timed:
+        notes.append(
+            "The pace is that of the jobs that prepared the shards, reading and writing included: tokens encoded by "
+            "their wall time, bytes of text encoded by their CPU time (timing.json beside each shard)."
+        )
+        if names and len(results.timings) < len(names):
+            notes[-1] += f" {len(results.timings)} of {len(names)} shards have a record of it."
     return Table(
         name="data",
-        caption=f"Data: documents in, kept and dropped by reason, tokens kept, and the split; {shards or 'no'} shards.",
-        header=(*header, *(f"Dropped: {reason.replace('_', ' ')}" for reason in shown_reasons), *split),
-        rows=tuple(shown),
-        records=tuple(records),
-        notes=(
-            f"A document is kept from {results.settings.data.min_tokens:,} tokens on; held out by a seeded hash of its "
-            f"id, {results.settings.data.split.threshold * 100:g} % of them.",
+        caption=(
+            "Data: documents in, kept and dropped by reason; tokens encoded and kept; and the split; "
+            f"{len(names) or 'no'} shards."
         ),
-        sources=tuple("data/store/manifest.json" if results.store is not None else "" for _ in shown),
+        header=(
+            *("Shard", "Documents in", "Kept"),
+            *(f"Dropped: {reason.replace('_', ' ')}" for reason in shown_reasons),
+            *("Tokens encoded", "Tokens kept"),
+            *("Train documents", "Train tokens", "Held-out documents", "Held-out tokens"),
+            *(("Tokens a second", "MB a CPU second") if timed else ()),
+        ),
+        rows=tuple(rows),
+        records=tuple(records),
+        notes=tuple(notes),
+        sources=("data/store/manifest.json" if results.store is not None else "",) * len(rows),
     )
+
+
+SPLIT = ("train_documents", "train_tokens", "validation_documents", "validation_tokens")
+ENCODED = ("encoded_bytes", "encoded_tokens")
+
+
+def _pace(timings: list[dict[str, float]]) -> tuple[str, str]:
+    """Tokens a second of a job, and megabytes of text a CPU second; over those jobs that have a record."""
+    n_bytes, tokens, wall, cpu = (math.fsum(t[key] for t in timings) for key in (*ENCODED, "wall_s", "cpu_s"))
+    return (
+        render.decimal(tokens / wall if wall else None, 0),
+        render.decimal(n_bytes / 1e6 / cpu if cpu else None, 2),
+    )
+
+
+def lengths(results: Results) -> Table:
+    """How long documents are: those kept and those dropped for too few tokens, by number of tokens."""
+    found = results.store["lengths"] if results.store is not None else None
+    records = [
+        {"from_tokens": low, "below_tokens": high, "kept": kept, "too_few_tokens": short}
+        for low, high, kept, short in bins(found)
+    ]
+    whole = sum(record["kept"] for record in records)
+    rows = [
+        (
+            f"{record['from_tokens']:,}–{record['below_tokens'] - 1:,}",
+            render.count(record["too_few_tokens"]),
+            render.count(record["kept"]),
+            f"{render.decimal(100 * record['kept'] / whole, 2)} %" if whole else GAP,
+        )
+        for record in records
+    ]
+    return Table(
+        name="lengths",
+        caption="Lengths of the documents that were encoded.",
+        header=("Tokens", "Dropped: too few tokens", "Kept", "Of those kept"),
+        rows=tuple(rows) or ((GAP,) * 4,),
+        records=tuple(records),
+        notes=(f"Kept from {results.settings.data.min_tokens:,} tokens on.",),
+        sources=("data/store/manifest.json" if found else "",) * max(len(rows), 1),
+    )
+
+
+def bins(found: dict[str, list[int]] | None) -> list[tuple[int, int, int, int]]:
+    """From, below, documents kept and documents too short, from the first to the last bin with a document."""
+    if found is None:
+        return []
+    every = list(zip(found["edges"][:-1], found["edges"][1:], found["kept"], found["too_few_tokens"], strict=True))
+    filled = [at for at, (_, _, kept, short) in enumerate(every) if kept or short]
+    return every[filled[0] : filled[-1] + 1] if filled else []
 
 
 def training(results: Results) -> Table:
