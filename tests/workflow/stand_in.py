@@ -71,10 +71,9 @@ match stage:
         all_of(args.out, args.out.with_suffix(".parquet"))
     case "tables":
         tables = args.results / "tables"
-        names = [
-            f"{name}.{kind}" for name in ("accounting", "results", "data", "training") for kind in ("csv", "md", "tex")
-        ]
+        titles = ("accounting", "results", "data", "lengths", "training")
+        names = [f"{name}.{kind}" for name in titles for kind in ("csv", "md", "tex")]
         all_of(*(tables / name for name in (*names, "results_by_seed.csv", "summary.txt")))
     case "figures":
-        names = [f"{name}.{kind}" for name in ("loss", "benchmarks", "accounting") for kind in ("png", "svg")]
+        names = [f"{name}.{kind}" for name in ("loss", "benchmarks", "accounting", "data") for kind in ("png", "svg")]
         all_of(*(args.results / "figures" / name for name in names))
