@@ -3,6 +3,7 @@
 import fcntl
 import functools
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -19,6 +20,8 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hub_server import Hub
 from tokencodes import cli, config
@@ -210,6 +213,7 @@ def test_a_listing_of_another_source_is_not_used(server, place):
         lambda says: [],
         lambda says: {},
         lambda says: says | {"files": {}},
+        lambda says: says | {"commit": "main"},
         lambda says: says | {"files": {SHARDS[0]: {"path": "x", "size": 3}}},
         lambda says: says | {"files": {SHARDS[0]: {"path": "x", "size": 3, "sha256": "../../../etc/passwd" * 4}}},
         lambda says: says | {"files": {SHARDS[0]: {"path": "x", "size": "3", "sha256": "0" * 64}}},
@@ -300,6 +304,22 @@ def test_cut_in_the_middle_it_asks_for_the_rest(server, place, large):
     place.download(0)
     assert place.shard(0).read_bytes() == content(0)
     assert server.ranges() == [None, "bytes=1000000-", "bytes=1500000-"]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(size=st.integers(1, 3_000), cuts=st.lists(st.integers(0, 1_500), max_size=code.TRIES - 1), large=st.booleans())
+def test_wherever_it_is_cut_each_byte_is_asked_for_once(server, tmp_path, size, cuts, large):
+    content = random.Random(size).randbytes(size)
+    server.commit("a/cut", {"x": content}, large=large)
+    repo = code.Repo("data.source", "a/cut", "dataset", "main")
+    commit, (file,) = code.state(repo, ["x"])
+    server.cuts, server.requests = list(cuts), []
+    out = tmp_path / f"{size}-{len(cuts)}"
+    code.fetch(repo, commit, file, out)
+    assert out.read_bytes() == content
+    begun = [0, *itertools.accumulate(cuts)]
+    expected = [f"bytes={start}-" if start else None for start in begun if start < size]
+    assert server.ranges() == expected
 
 
 def test_cut_again_and_again_without_a_byte(server, place):
@@ -558,12 +578,12 @@ def test_a_disk_that_will_not_hold_it_is_said_before_a_byte_is_fetched(server, p
     free(monkeypatch, code.MARGIN + SIZE - 1)
     server.requests.clear()
     for said in (place.list(fails=True), place.download(0, fails=True)):
-        assert "a raw shard: 0.00 GiB are needed and 1.00 GiB must stay free, 1.00 GiB are free" in said
+        assert "1 raw shard to come: 0.00 GiB are needed and 1.00 GiB must stay free, 1.00 GiB are free" in said
         assert f"{place.raw}: " in said and "put `results` on another disk" in said
     place.configure(keep_raw=True)
     free(monkeypatch, code.MARGIN + both - 1)
     for said in (place.list(fails=True), place.download(0, fails=True)):
-        assert "2 raw shards that are to be kept: 0.01 GiB are needed" in said
+        assert "2 raw shards to come: 0.01 GiB are needed" in said
     assert server.asked(content=True) == [] and place.left() == []
     assert place.listing.read_bytes() == listing
     free(monkeypatch, code.MARGIN + both)
@@ -579,10 +599,15 @@ def test_what_came_already_needs_no_room(server, place, monkeypatch):
     place.download(0, fails=True)
     server.cuts = []
     free(monkeypatch, code.MARGIN + SIZE - 2_000_000 - 1)
-    assert "GiB are needed" in place.download(0, fails=True)
+    assert "1 raw shard to come" in place.download(0, fails=True)
+    # One that is under way beside it needs its room too.
+    free(monkeypatch, code.MARGIN + SIZE + 1 + 1_000_000 - 1)
+    assert "2 raw shards to come" in place.download(1, fails=True)
+    free(monkeypatch, code.MARGIN + SIZE + 1 + 1_000_000)
+    place.download(1)
     free(monkeypatch, code.MARGIN + SIZE - 2_000_000)
     place.download(0)
-    assert place.shard(0).read_bytes() == content(0)
+    assert [place.shard(number).read_bytes() for number in range(2)] == [content(0), content(1)]
 
 
 @pytest.mark.parametrize("limit", [0, 10_000, 2_000_000])

@@ -114,8 +114,9 @@ def write_listing(source: config.HubSource, shards: list[str], out: Path) -> Non
     total = sum(file.size for file in files)
     print(f"{source.repo} at {source.revision}: commit {commit}, {len(files)} shards, {total / GIB:.2f} GiB")
     raw = out.parent / "raw"
-    missing = {shard: file for shard, file in zip(shards, files, strict=True) if not _raw(raw, shard).exists()}
-    _check_disk(raw, missing, keep=source.keep_raw)
+    places = [(raw / f"{shard}.parquet", file) for shard, file in zip(shards, files, strict=True)]
+    coming = [_missing(place, file) for place, file in places if not place.exists()]
+    _check_disk(raw, coming if source.keep_raw else coming and [max(coming)])
     if _without_endpoint(out) == {key: value for key, value in body.items() if key != "endpoint"}:
         print(f"{out}: says so already")
         return
@@ -153,6 +154,8 @@ def read_listing(path: Path, source: config.HubSource) -> tuple[str, dict[str, F
         for shard, entry in body["files"].items():
             (kind,) = entry.keys() & HASHES.values()
             files[shard] = File.of(entry["path"], entry["size"], entry[kind])
+        if not COMMIT.fullmatch(body["commit"]):
+            raise ValueError(f"its commit is {body['commit']!r}")
         return body["commit"], files
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path}: not a listing ({one_line(error)}); {remedy}") from None
@@ -175,9 +178,12 @@ def download(source: config.HubSource, shards: list[str], number: int, out: Path
     if out.is_file() and _problem(file, out) is None:
         what = "there already"
     else:
-        others = {name: of for name, of in files.items() if name != shard and not _raw(out.parent, name).exists()}
-        coming = {shard: file, **others} if source.keep_raw else {shard: file}
-        _check_disk(out.parent, coming, keep=source.keep_raw, at={shard: out})
+        coming = [_missing(out, file)]
+        for other in files.keys() - {shard}:  # those that are to be kept, or are under way
+            place = out.with_name(f"{other}.parquet")
+            if not place.exists() and (source.keep_raw or _partial(place, files[other]).exists()):
+                coming.append(_missing(place, files[other]))
+        _check_disk(out.parent, coming)
         fetch(repo, commit, file, out)
     print(f"{out}: {what}: {file.size:,} bytes, {file.hash} {file.digest[:12]}, of commit {commit[:12]}")
 
@@ -185,29 +191,29 @@ def download(source: config.HubSource, shards: list[str], number: int, out: Path
 # ---------------------------------------------------------------------- disk
 
 
-def _raw(folder: Path, shard: str) -> Path:
-    return folder / f"{shard}.parquet"
-
-
 def _partial(out: Path, file: File) -> Path:
     """Where a file grows: beside its place, under the name of its content."""
     return out.with_name(f".{out.name}.{file.digest[:16]}.part")
 
 
-def _check_disk(folder: Path, files: dict[str, File], *, keep: bool, at: dict[str, Path] | None = None) -> None:
-    """Raise UserError unless `folder` can take all of `files` and MARGIN; without `keep`, the largest of them."""
-    needs = []
-    for shard, file in files.items():
-        partial = _partial((at or {}).get(shard, _raw(folder, shard)), file)
-        needs.append(max(file.size - (partial.stat().st_size if partial.exists() else 0), 0))
-    needed = sum(needs) if keep else max(needs, default=0)
+def _missing(out: Path, file: File) -> int:
+    """How many bytes of a file are still to come."""
+    try:
+        return max(file.size - _partial(out, file).stat().st_size, 0)
+    except FileNotFoundError:
+        return file.size
+
+
+def _check_disk(folder: Path, coming: list[int]) -> None:
+    """Raise UserError unless the disk of `folder` can take files with so many bytes, and MARGIN."""
+    needed = sum(coming)
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     free = shutil.disk_usage(there).free
     if needed and free < needed + MARGIN:
-        what = f"{len(needs)} raw shards that are to be kept" if keep and len(needs) > 1 else "a raw shard"
         raise UserError(
-            f"{folder}: {what}: {needed / GIB:.2f} GiB are needed and {MARGIN / GIB:.2f} GiB must stay free, "
-            f"{free / GIB:.2f} GiB are free; free some space, or put `results` on another disk"
+            f"{folder}: {len(coming)} raw shard{'s' * (len(coming) > 1)} to come: {needed / GIB:.2f} GiB are needed "
+            f"and {MARGIN / GIB:.2f} GiB must stay free, {free / GIB:.2f} GiB are free; free some space, or put "
+            "`results` on another disk"
         )
 
 
