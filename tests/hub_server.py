@@ -79,6 +79,7 @@ class Hub:
     # Faults
     statuses: list[int] = field(default_factory=list)  # of the next answers, each once
     content_statuses: list[int] = field(default_factory=list)  # the same for content alone
+    network_statuses: list[int] = field(default_factory=list)  # the same for the content network
     down: int = 0  # status of all answers
     retry_after: str = ""
     cuts: list[int] = field(default_factory=list)  # bytes after which the next answers with content break off
@@ -158,6 +159,8 @@ class Hub:
                     return self.say(hub.statuses.pop(0))
                 if is_content and hub.content_statuses:
                     return self.say(hub.content_statuses.pop(0))
+                if BLOB.fullmatch(path) and hub.network_statuses:
+                    return self.say(hub.network_statuses.pop(0))
                 if hub.no_hub is not None:
                     return self.send(200, hub.no_hub.encode(), {"Content-Type": "text/html"})
                 if match := BLOB.fullmatch(path):

@@ -485,6 +485,16 @@ def test_without_the_right_token(server, place, monkeypatch, token):
     assert place.listing.read_bytes() == before and place.left() == [] and server.pauses == []
 
 
+def test_a_signed_address_that_has_run_out_is_asked_for_again(server, place):
+    place.list()
+    server.network_statuses = [403]
+    place.download(0)
+    assert place.shard(0).read_bytes() == content(0) and server.pauses == [1.0]
+    assert len([request for request in server.requests if "/resolve/" in request.path]) == 2
+    server.network_statuses = [403] * 20
+    assert "7 times in vain (HTTP 403)" in place.download(1, fails=True)
+
+
 def test_a_gated_repository(server, place):
     place.list()
     server.gated = True

@@ -36,7 +36,7 @@ TOO_MANY_REQUESTS = 429
 RATE_PAUSE = 60.0  # seconds after TOO_MANY_REQUESTS: the hub counts in windows of five minutes, and TRIES outlast one
 LONGEST_PAUSE = 300.0  # seconds, whatever the hub asks for
 PASSING = (408, TOO_MANY_REQUESTS, 500, 502, 503, 504)  # answers after which another try may fare better
-RANGE_NOT_SATISFIABLE = 416
+UNAUTHORIZED, FORBIDDEN, RANGE_NOT_SATISFIABLE, PARTIAL_CONTENT = 401, 403, 416, 206
 ANSWER_SECONDS = 60  # for an answer about files; a hub that is silent for longer counts as a try that failed
 PATHS_AT_A_TIME = 100  # in one question about files
 CHUNK = 2**20  # bytes read at a time
@@ -336,7 +336,7 @@ def _patiently(repo: Repo, what: str, ask: Callable[[], T], progress: Callable[[
             _not_cached(repo, repo.revision, [what], 1)
         except HTTPError as error:
             answer = getattr(error, "response", None)
-            if answer is not None and answer.status_code not in PASSING:
+            if answer is not None and not _may_pass(answer):
                 _refused(repo, what, error)
             failed, had = (1, progress()) if progress() > had else (failed + 1, had)
             said = f"HTTP {answer.status_code}" if answer is not None else one_line(error) or type(error).__name__
@@ -348,6 +348,12 @@ def _patiently(repo: Repo, what: str, ask: Callable[[], T], progress: Callable[[
             pause = _pause(failed, answer)
             print(f"{repo.name}, {what}: {said[:200]}; trying again in {pause:.0f} s", file=sys.stderr, flush=True)
             time.sleep(pause)
+
+
+def _may_pass(answer: Any) -> bool:
+    """Whether another try may be answered otherwise: after PASSING, or when a signed address was refused elsewhere."""
+    elsewhere = urlsplit(str(answer.url)).netloc.rpartition("@")[2] != urlsplit(_endpoint()).netloc
+    return answer.status_code in PASSING or (elsewhere and answer.status_code == FORBIDDEN)
 
 
 def _pause(failed: int, answer: Any) -> float:
@@ -366,7 +372,7 @@ def _refused(repo: Repo, what: str, error: Any) -> NoReturn:
     from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
     status = error.response.status_code
-    if status in (401, 403):
+    if status in (UNAUTHORIZED, FORBIDDEN):
         said = (
             f"the hub refuses {what} (HTTP {status}): {repo.name} is private or gated, or there is no {repo.kind} of "
             f"that name; set HF_TOKEN to a token that may read it, accept its terms on the hub, or check "
@@ -502,7 +508,7 @@ def _from_hub(repo: Repo, commit: str, file: File, stream: IO[bytes]) -> None:
             if answer.status_code == RANGE_NOT_SATISFIABLE:
                 return  # the hub's file is shorter than it states: what is there has not the stated size
             hf_raise_for_status(answer)
-            if there and answer.status_code != 206:  # the whole file, though the rest was asked for
+            if there and answer.status_code != PARTIAL_CONTENT:  # the whole file, though the rest was asked for
                 stream.truncate(0)
                 there = 0
             for chunk in answer.iter_bytes():
