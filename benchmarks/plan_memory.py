@@ -1,96 +1,134 @@
-"""What `tokencodes plan` says a rank will hold, beside what one training step really holds, on a CPU.
+"""What `tokencodes plan` says a rank will hold, beside what training steps really hold, on a CPU.
 
     python benchmarks/plan_memory.py
 
-Each shape is a process of its own; measured is its peak resident memory less what it held before the model was built.
+Each shape is a job of its own. `tensors` is the exact peak of torch's CPU allocator, as its profiler reports each
+allocation: the plan is held against this. `resident` is the growth of the process' peak resident memory since torch was
+loaded: it has the allocator's reserve, the profiler's own records and the products' work space besides.
 """
 
 import json
+import os
 import resource
 import subprocess
 import sys
+from typing import Any
 
-SHAPES = (  # (model, train): weights dominate, activations dominate, logits dominate
-    ({"d_model": 512, "n_layers": 8, "d_ff": 2048, "vocab_size": 8192, "context_length": 256}, {"micro_batch_size": 1}),
-    ({"d_model": 256, "n_layers": 8, "d_ff": 1024, "vocab_size": 8192, "context_length": 512}, {"micro_batch_size": 8}),
-    ({"d_model": 512, "n_layers": 4, "d_ff": 2048, "vocab_size": 8192, "context_length": 512}, {"micro_batch_size": 4}),
-    (
-        {"d_model": 256, "n_layers": 4, "d_ff": 1024, "vocab_size": 49_152, "context_length": 256},
-        {"micro_batch_size": 8, "loss_chunk_tokens": 1024},
-    ),
-    (
-        {"d_model": 512, "n_layers": 8, "d_ff": 2048, "vocab_size": 8192, "context_length": 512},
-        {"micro_batch_size": 4, "precision": "bf16"},
-    ),
-    (
-        {"d_model": 512, "n_layers": 8, "d_ff": 2048, "vocab_size": 8192, "context_length": 512},
-        {"micro_batch_size": 8, "activation_checkpointing": True},
-    ),
-)
-BASE = {
+BASE_MODEL = {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "vocab_size": 4096, "context_length": 128}
+BASE_TRAIN = {
     "max_steps": 10,
     "warmup_steps": 1,
     "peak_lr": 1e-4,
     "min_lr": 1e-5,
     "n_gpus": 1,
+    "micro_batch_size": 8,
     "grad_accum_steps": 2,
     "precision": "fp32",
     "checkpoint_every": 10,
     "validate_every": 10,
     "validation_windows": 1,
+    "loss_chunk_tokens": 128,
 }
+CODE = {"kind": "code", "codebook": {"kind": "gf2"}}
+SHAPES: tuple[tuple[dict, dict, dict], ...] = (  # changes of model and train, and the interface
+    ({}, {}, {"kind": "table"}),
+    ({}, {}, CODE),
+    ({}, {"loss_chunk_tokens": 1024}, CODE),
+    ({}, {"precision": "bf16"}, CODE),
+    ({}, {"precision": "bf16", "loss_chunk_tokens": 512}, {"kind": "table"}),
+    ({}, {"activation_checkpointing": True}, CODE),
+    ({}, {"activation_checkpointing": True, "precision": "bf16"}, {"kind": "table"}),
+    ({"d_model": 256, "d_ff": 1024}, {"micro_batch_size": 1}, {"kind": "table"}),
+    ({"n_layers": 8, "d_ff": 256}, {"micro_batch_size": 16}, CODE),
+    ({"vocab_size": 49_152, "n_layers": 2}, {"loss_chunk_tokens": 256}, CODE),
+    ({"d_model": 256, "d_ff": 1024}, {"n_gpus": 2, "parallel": "ddp", "micro_batch_size": 4}, {"kind": "table"}),
+    ({"d_model": 256, "d_ff": 1024}, {"n_gpus": 2, "parallel": "fsdp", "micro_batch_size": 4}, {"kind": "table"}),
+)
+N_STEPS = 2  # the first makes the optimizer's state; the second has all there is
 
 
-def worker(model_value: dict, train_value: dict) -> None:
+def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interface: dict[str, Any]) -> dict[str, int]:
+    """Planned and measured bytes of one rank: of this process, alone or started by torchrun."""
     import torch
+    from torch.profiler import ProfilerActivity, profile
 
     from tokencodes import config, plan
     from tokencodes.model import accounting, transformer
-    from tokencodes.train import optim
+    from tokencodes.train import distributed, optim
     from tokencodes.train.loop import SummedLoss
 
+    model = config.Model(**{**BASE_MODEL, **model_changes})
+    value = {**BASE_TRAIN, **train_changes}
+    value["tokens_per_step"] = (
+        value["n_gpus"] * value["micro_batch_size"] * value["grad_accum_steps"] * model.context_length
+    )
+    train = config.Train(**value)
+    kind = config.TableInterface if interface["kind"] == "table" else config.CodeInterface
+    spec = kind.model_validate(interface)
     torch.set_num_threads(1)
-    model = config.Model(n_heads=8, **model_value)
-    tokens_per_step = train_value["micro_batch_size"] * model.context_length * BASE["grad_accum_steps"]
-    train = config.Train(**{**BASE, **train_value, "tokens_per_step": tokens_per_step})
-    interface = config.TableInterface(kind="table")
-    before = _resident()
-    net = transformer.Transformer(interface, model)
-    transformer.initialise(net, model, 0)
-    net.decoder.checkpointing = train.activation_checkpointing
-    module = SummedLoss(net, train.loss_chunk_tokens)
-    optimizer = optim.build(net, train)
-    ids = torch.randint(model.vocab_size, (train.micro_batch_size, model.context_length + 1))
-    for _ in range(3):
-        optimizer.zero_grad(set_to_none=True)
-        for _ in range(train.grad_accum_steps):
-            with torch.autocast("cpu", torch.bfloat16, enabled=train.precision == "bf16"):
-                loss = module(ids[:, :-1], ids[:, 1:])
-            loss.backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-    measured = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    counts = accounting.count(interface, model)
-    planned = plan.state_bytes(counts, model, 1, "ddp") + plan.activation_bytes(model, train)
-    print(json.dumps({"measured": measured, "planned": planned}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with distributed.job(train) as ranks, profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        net = transformer.Transformer(spec, model)
+        transformer.initialise(net, model, 0)
+        net.decoder.checkpointing = train.activation_checkpointing
+        module = ranks.wrap(SummedLoss(net, train.loss_chunk_tokens), net.decoder.layers, train.parallel)
+        optimizer = optim.build(net, train)
+        ids = torch.randint(model.vocab_size, (train.micro_batch_size, model.context_length + 1))
+        for _ in range(N_STEPS):
+            optimizer.zero_grad(set_to_none=True)
+            for micro in range(train.grad_accum_steps):
+                with ranks.accumulating(module, last=micro == train.grad_accum_steps - 1):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=train.precision == "bf16"):
+                        loss = module(ids[:, :-1], ids[:, 1:])
+                    loss.backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), train.grad_clip)
+            optimizer.step()
+    counts = accounting.count(spec, model)
+    return {
+        "planned": plan.state_bytes(counts, model, train.n_gpus, train.parallel) + plan.activation_bytes(model, train),
+        "tensors": peak_of_tensors(profiler),
+        "resident": 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before),
+    }
 
 
-def _resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
+def peak_of_tensors(profiler: Any) -> int:
+    """The most bytes that torch's allocator had given out at one time, from what it told the profiler."""
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+def name_of(model: dict, train: dict, interface: dict) -> str:
+    parts = [interface["kind"], *(f"{key} {value}" for part in (model, train) for key, value in part.items())]
+    return ", ".join(parts)
 
 
 def main() -> None:
     if len(sys.argv) > 1:
-        worker(*json.loads(sys.argv[1]))
+        found = measure(*json.loads(sys.argv[1]))
+        if os.environ.get("RANK", "0") == "0":
+            print("\n" + json.dumps(found), flush=True)
         return
-    print(f"{'shape':<100}{'planned MiB':>12}{'measured':>10}{'ratio':>8}")
+    print(f"{BASE_MODEL}, micro-batch {BASE_TRAIN['micro_batch_size']}, fp32, loss chunk 128, but for what is named\n")
+    print(f"{'MiB':<84}{'planned':>9}{'tensors':>9}{'ratio':>7}{'resident':>10}")
     for shape in SHAPES:
-        done = subprocess.run([sys.executable, __file__, json.dumps(shape)], capture_output=True, text=True, check=True)
-        found = json.loads(done.stdout)
-        planned, measured = found["planned"] / 2**20, found["measured"] / 2**20
-        name = " ".join(f"{key}={value}" for part in shape for key, value in part.items())
-        print(f"{name:<100}{planned:>12,.0f}{measured:>10,.0f}{planned / measured:>8.2f}", flush=True)
+        n_ranks = shape[1].get("n_gpus", 1)
+        start = [sys.executable]
+        if n_ranks > 1:
+            start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_ranks)]
+        done = subprocess.run([*start, __file__, json.dumps(shape)], capture_output=True, text=True)
+        if done.returncode:
+            print(f"{name_of(*shape):<84} failed: {done.stderr.strip().splitlines()[-1]}", flush=True)
+            continue
+        found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"planned"')))
+        planned, tensors, resident = (found[key] / 2**20 for key in ("planned", "tensors", "resident"))
+        print(
+            f"{name_of(*shape):<84}{planned:>9,.1f}{tensors:>9,.1f}{planned / tensors:>7.2f}{resident:>10,.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

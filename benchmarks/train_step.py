@@ -2,10 +2,12 @@
 
     python benchmarks/train_step.py [--rounds 5] [--steps 4] [--only ours-fp32 hf-fp32 ...]
 
-Each candidate is a process of its own (peak memory is the process'), all have the same shape, batch and fused AdamW,
-and they take turns: a round runs a few steps of each, so that a machine whose speed drifts slows them alike. Ratios
-are of medians over rounds. litgpt is no dependency of ours: `pip install --no-deps litgpt lightning lightning-utilities
-torchmetrics`; without it its rows are left out.
+Each candidate is a process of its own, all have the same shape, batch and fused AdamW, and they take turns: a round
+runs a few steps of each, so that a machine whose speed drifts slows them alike. Speed is that of a candidate's median
+round, and ratios are of these medians. Memory is the peak of a process' resident memory, imports and all; `without
+imports` is what it grew by after torch was loaded. litgpt is no dependency of ours: `pip install --no-deps litgpt
+lightning lightning-utilities torchmetrics jsonargparse pytorch-lightning`, or put what `pip install --target` wrote on
+PYTHONPATH; without it its rows are left out.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import time
 
 SHAPE = {"vocab_size": 49_152, "d_model": 256, "n_layers": 4, "n_heads": 4, "d_ff": 1024, "context_length": 256}
 BATCH = 8
+LOSS_CHUNK_TOKENS = 256  # ours alone has it: rows of logits at one time; the logits of the whole batch are 384 MiB
 CANDIDATES = (
     *("ours-fp32", "hf-fp32", "litgpt-fp32"),
     *("ours-bf16", "hf-bf16", "litgpt-bf16"),
@@ -46,7 +49,7 @@ def ours():
     settings = config.Model(**SHAPE)
     model = transformer.Transformer(config.TableInterface(kind="table"), settings)
     transformer.initialise(model, settings, 0)
-    module = SummedLoss(model, config.Train.model_fields["loss_chunk_tokens"].default)
+    module = SummedLoss(model, LOSS_CHUNK_TOKENS)
     return model, module, lambda run, tokens: run(tokens[:, :-1], tokens[:, 1:]) / tokens[:, 1:].numel(), torch.compile
 
 
@@ -162,7 +165,10 @@ def main() -> None:
             ask[name] = json.loads(processes[name].stdout.readline())
             seconds[name].append(ask[name]["s"])
     tokens = args.steps * BATCH * SHAPE["context_length"]
-    print(f"{SHAPE}, batch {BATCH}, {args.threads} thread(s), {args.rounds} rounds of {args.steps} steps, in turns\n")
+    print(
+        f"{SHAPE}, batch {BATCH}, our loss in chunks of {LOSS_CHUNK_TOKENS}; {args.threads} thread(s), {args.rounds} "
+        f"rounds of {args.steps} steps, in turns; load average {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores\n"
+    )
     print(f"{'candidate':<20}{'tokens/s':>10}{'peak MiB':>10}{'without imports':>17}")
     for name in names:
         pace = tokens / statistics.median(seconds[name])
@@ -170,7 +176,7 @@ def main() -> None:
     print(f"\n{'ratio':<40}{'tokens/s':>10}{'memory':>8}")
     for mine, theirs in PAIRS:
         if mine in seconds and theirs in seconds:
-            speed = statistics.median(b / a for a, b in zip(seconds[mine], seconds[theirs], strict=True))
+            speed = statistics.median(seconds[theirs]) / statistics.median(seconds[mine])
             memory = ask[mine]["peak_mib"] / ask[theirs]["peak_mib"]
             print(f"{mine + ' / ' + theirs:<40}{speed:>10.2f}{memory:>8.2f}")
     for process in processes.values():

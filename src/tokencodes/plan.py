@@ -1,8 +1,9 @@
 """`tokencodes plan`: what a config will ask for, before any job runs. No network, no weight is allocated.
 
 FLOPs follow model/accounting.py, one convention for all interfaces. Memory is what one rank holds: float32 weights,
-gradients and two AdamW moments (16 bytes a parameter; under fsdp each rank's share of them, and one whole block while
-it works), stored buffers, and the activations that backward needs. Days are at a stated share of the peak (MFU).
+gradients and two AdamW moments (16 bytes a parameter; under ddp on several GPUs 4 more, for the buckets in which
+gradients meet; under fsdp each rank's share, and one whole block while it works), stored buffers, and the activations
+that backward needs. Days are at a stated share of the peak (MFU).
 """
 
 import json
@@ -28,34 +29,50 @@ GPUS = {
 
 
 def activation_bytes(model: config.Model, train: config.Train) -> int:
-    """Bytes that one micro-batch adds to the state of training, at its peak, which is in the loss.
+    """Bytes of tensors that one micro-batch adds to the state of training, at its peak: in the loss, or in a block's
+    backward pass if that is more.
 
     A block keeps, a token: input and normalised input of its two norms in float32 (a fused norm keeps half of that); in
     the products' precision the inputs of the two products behind them, q, k, v, rotated q and k and the attention's
-    output, and of the MLP gate, up, silu(gate) and their product. With activation checkpointing it keeps its input
-    alone, and one block at a time has all. Under autocast each matrix has a bfloat16 copy. The loss has the logits of a
-    chunk twice, and for the head a summed gradient, one chunk's gradient and its copy. Attention is taken not to store
-    T x T. What the allocator keeps back is not in it.
+    output, and of the MLP gate, up, silu(gate) and their product. Its backward pass has the gradients of gate and up
+    besides. With activation checkpointing it keeps its input alone, and one block at a time has all. Under autocast
+    each matrix has a bfloat16 copy. Attention is taken not to store T x T. What the allocator keeps back is not in it.
     """
     low = 2 if train.precision == "bf16" else FLOAT32
-    d, f, v = model.d_model, model.d_ff, model.vocab_size
+    d, f = model.d_model, model.d_ff
     tokens = train.micro_batch_size * model.context_length
     block = tokens * (4 * FLOAT32 * d + low * 8 * d + low * 4 * f)
     residual = tokens * FLOAT32 * d
-    kept = model.n_layers * residual + block if train.activation_checkpointing else model.n_layers * block
+    backward = tokens * low * 2 * f
     copies = low * model.n_layers * (4 * d * d + 3 * d * f) if low < FLOAT32 else 0
-    chunk = min(train.loss_chunk_tokens, tokens) * v
-    loss = chunk * (2 * FLOAT32 + (low if low < FLOAT32 else 0)) + v * d * (
-        FLOAT32 + low + (low if low < FLOAT32 else 0)
-    )
-    return kept + copies + 3 * residual + loss
+    loss = loss_bytes(model.vocab_size, d, tokens, train.loss_chunk_tokens, low)
+    if train.activation_checkpointing:
+        blocks = model.n_layers * residual + max(loss, block + backward)
+    else:
+        blocks = model.n_layers * block + max(loss, backward)
+    return blocks + copies + 3 * residual
+
+
+def loss_bytes(vocab_size: int, d_model: int, tokens: int, chunk: int, low: int) -> int:
+    """Bytes that the loss has at its peak: a chunk's float32 logits twice and, under autocast, once in `low` bytes; for
+    the head a summed gradient, from the second chunk on one chunk's gradient, and under autocast a copy of its weights.
+    """
+    logits = min(chunk, tokens) * vocab_size
+    head = vocab_size * d_model
+    copies = low * (logits + head) if low < FLOAT32 else 0
+    if chunk >= tokens:  # the second logits are gone when the gradient comes
+        return FLOAT32 * logits + max(FLOAT32 * logits, (FLOAT32 + (low if low < FLOAT32 else 0)) * head) + copies
+    return 2 * FLOAT32 * logits + (FLOAT32 + low) * head + copies
 
 
 def state_bytes(counts: dict[str, int], model: config.Model, n_gpus: int, parallel: str) -> int:
-    """Bytes of weights, gradients, moments and buffers on one rank."""
+    """Bytes of weights, gradients, moments and buffers on one rank; between ranks, ddp adds the buckets in which
+    gradients meet, which accumulation keeps beside them."""
     whole = counts["trainable"] * FLOAT32 * TRAINING_COPIES
-    if parallel == "ddp" or n_gpus == 1:
+    if n_gpus == 1:
         return whole + counts["buffers"]
+    if parallel == "ddp":
+        return whole + counts["trainable"] * FLOAT32 + counts["buffers"]
     block = (4 * model.d_model**2 + 3 * model.d_model * model.d_ff) * FLOAT32
     outside = (counts["input"] + counts["head"]) * FLOAT32  # kept whole from forward to backward
     return whole // n_gpus + 2 * (block + outside) + counts["buffers"]
