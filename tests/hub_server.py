@@ -84,6 +84,7 @@ class Hub:
     retry_after: str = ""
     cuts: list[int] = field(default_factory=list)  # bytes after which the next answers with content break off
     stall: int | None = None  # bytes after which content stops coming, until `go_on`
+    silent: str = ""  # the method of requests that get no answer, until `go_on`
     go_on: threading.Event = field(default_factory=threading.Event)
     wrong_bytes: bool = False  # content with one byte changed
     longer: bytes = b""  # what comes after the content
@@ -153,6 +154,10 @@ class Hub:
                 is_content = bool(BLOB.fullmatch(path) or RESOLVE.fullmatch(path))
                 self.request_seen = Request(self.command, path, headers, is_content)
                 hub.requests.append(self.request_seen)
+                if hub.silent == self.command:
+                    hub.go_on.wait(60)
+                    self.close_connection = True
+                    return None
                 if hub.down:
                     return self.say(hub.down)
                 if hub.statuses:

@@ -378,6 +378,23 @@ def test_a_hub_that_is_not_reached(server, place, monkeypatch):
     assert place.left() == []
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_hub_that_says_nothing(server, place, monkeypatch, method):
+    monkeypatch.setattr(code, "ANSWER_SECONDS", 0.2)
+    server.silent = method
+    assert "7 times in vain (" in place.list(fails=True) and len(server.pauses) >= code.TRIES - 1
+
+
+def test_a_download_that_falls_silent_is_continued(server, place, monkeypatch):
+    place.list()
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.5)
+    server.stall = 1_200_000
+    place.download(0)
+    assert place.shard(0).read_bytes() == content(0)
+    starts = [int(asked.removeprefix("bytes=").removesuffix("-")) for asked in server.ranges()[1:]]
+    assert starts == sorted(starts) and 1_200_000 in starts and len(starts) >= 2
+
+
 def test_wrong_bytes_of_the_right_length(server, place):
     place.list()
     place.raw.mkdir()

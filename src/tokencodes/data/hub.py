@@ -375,7 +375,7 @@ def _refused(repo: Repo, what: str, error: Any) -> NoReturn:
     if status in (UNAUTHORIZED, FORBIDDEN):
         said = (
             f"the hub refuses {what} (HTTP {status}): {repo.name} is private or gated, or there is no {repo.kind} of "
-            f"that name; set HF_TOKEN to a token that may read it, accept its terms on the hub, or check "
+            "that name; set HF_TOKEN to a token that may read it, accept its terms on the hub, or check "
             f"{repo.key}.repo"
         )
     elif isinstance(error, RepositoryNotFoundError):
@@ -391,7 +391,8 @@ def _refused(repo: Repo, what: str, error: Any) -> NoReturn:
 
 def _keys(repo: Repo) -> str:
     """Which keys of the config decide what is asked for."""
-    return ", ".join(f"{repo.key}.{key}" for key in ("repo", "revision", *(("pattern",) * (repo.kind == "dataset"))))
+    keys = ("repo", "revision", "pattern") if repo.kind == "dataset" else ("repo", "revision")
+    return ", ".join(f"{repo.key}.{key}" for key in keys)
 
 
 def _some(paths: list[str]) -> str:
