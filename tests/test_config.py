@@ -218,8 +218,11 @@ def test_what_decides_a_model_and_what_does_not(root):
         "train": {"checkpoint_every": 7, "log_every": 3, "micro_batch_size": 8, "grad_accum_steps": 2},
         "evaluate": {"tasks": []},
         "resources": {},
+        "data": {"expected": {"documents": 5, "tokens": 7, "raw_bytes": 11, "kept_share": 0.5}},
     }
     assert identity(**same) == base
+    other = settings.data.model_copy(update={"expected": config.Expected(documents=5, kept_share=0.5)})
+    assert config.data_digest(other, 4096) == config.data_digest(settings.data, 4096)
     for section, change in (
         ("train", {"peak_lr": 1e-3}),
         ("train", {"precision": "bf16"}),

@@ -231,6 +231,15 @@ class Split(Strict):
     threshold: float = Field(0.001, ge=0, le=1)
 
 
+class Expected(Strict):
+    """What is known of a corpus before it is there; `tokencodes plan` counts on it, and nothing else does."""
+
+    documents: int | None = Field(None, ge=1)
+    tokens: int | None = Field(None, ge=1)  # of all documents
+    raw_bytes: int | None = Field(None, ge=1)  # of its Parquet files
+    kept_share: float | None = Field(None, gt=0, le=1)  # of these tokens, in documents of at least min_tokens
+
+
 class Data(Strict):
     """Where documents come from and which of them become training data."""
 
@@ -240,6 +249,13 @@ class Data(Strict):
     id_column: str = Field("id", min_length=1)
     min_tokens: int = Field(ge=2)  # paper: 2,049 = context + 1
     split: Split = Split()
+    expected: Expected = Expected()
+
+    def contents(self) -> dict[str, Any]:
+        """What decides the bytes of a store, as plain values."""
+        value = self.model_dump(mode="json", exclude={"expected"})
+        value["source"].pop("keep_raw", None)  # what becomes of the raw shard afterwards changes nothing in the store
+        return value
 
 
 # --------------------------------------------------------------------- train
@@ -386,8 +402,7 @@ class Run(Strict):
         del value["interface"]["reference"]
         for key in NOT_IDENTITY:
             del value["train"][key]
-        value["data"]["source"].pop("keep_raw", None)
-        return value
+        return value | {"data": self.data.contents()}
 
 
 class Config(Strict):
@@ -625,9 +640,7 @@ def section_digest(*sections: Any) -> str:
 
 def data_digest(data: Data, vocab_size: int) -> str:
     """What a store says it was prepared from, and a run says it needs."""
-    value = data.model_dump(mode="json")
-    value["source"].pop("keep_raw", None)  # what becomes of the raw shard afterwards changes nothing in the store
-    return section_digest(value, vocab_size)
+    return section_digest(data.contents(), vocab_size)
 
 
 def schema_text() -> str:

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from tokencodes import config
-from tokencodes.data import source
+from tokencodes.data import estimate, source
 from tokencodes.errors import UserError
 from tokencodes.model import accounting
 
@@ -115,6 +115,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
         "interfaces": interfaces,
         "disk_for_models_bytes": disk,
         "shards": shards,
+        "data": estimate.estimate(settings, tokens),
         "jobs": {
             "download": len(shards),
             "prepare": len(shards),
@@ -143,6 +144,8 @@ def command(settings: config.Config, *, as_json: bool, mfu: float) -> None:
     print(f"  disk for models   {plan['disk_for_models_bytes'] / GIB:,.1f} GiB (checkpoints kept, exports)")
     print(f"  shards            {len(plan['shards'])}: {plan['shards'][0]} ... {plan['shards'][-1]}")
     print(f"  jobs              {', '.join(f'{count} {stage}' for stage, count in plan['jobs'].items())}")
+    for line in estimate.lines(plan["data"], settings):
+        print(line)
     print(f"  {'interface':<24}{'trainable':>16}{'GiB a GPU: ddp':>17}{'fsdp':>8}{'GiB a checkpoint':>18}")
     for name, row in plan["interfaces"].items():
         ddp, fsdp = (row["memory_per_gpu_bytes"][parallel] / GIB for parallel in ("ddp", "fsdp"))

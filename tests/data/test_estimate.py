@@ -1,0 +1,204 @@
+"""What the plan says of a corpus: by the best source that there is, which is named; what is not known is said so."""
+
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+from tokencodes import cli, config
+from tokencodes.data import estimate, hub
+from tokencodes.files import read_json, write_json
+from tokencodes.plan import make
+
+TOKENS = 100_270_080_000  # of the paper, a model
+
+
+@pytest.fixture
+def paper(root, tmp_path) -> config.Config:
+    """config/paper.yaml with its results elsewhere."""
+    value = config.load(root / "config/paper.yaml").model_dump(mode="json")
+    return config.parse(config.Config, value | {"results": str(tmp_path)}, "paper")
+
+
+def with_expected(settings, **expected):
+    data = settings.data.model_copy(update={"expected": config.Expected(**expected)})
+    return settings.model_copy(update={"data": data})
+
+
+def figures(plan):
+    """(value, source, bound) by name."""
+    return {key: tuple(value.values()) for key, value in plan.items() if isinstance(value, dict) and "source" in value}
+
+
+def test_the_paper_before_anything_is_there(paper):
+    plan = make(paper)["data"]
+    found = figures(plan)
+    assert found["documents"] == (190_168_005, "stated", "") and found["tokens"] == (220_000_000_000, "stated", "")
+    value, source, bound = found["epochs"]
+    assert (round(value, 3), source, bound) == (0.456, "stated", "at least")  # 100.27 of 220 billion
+    value, source, bound = found["draws_a_document"]
+    assert (round(value, 3), source, bound) == (0.257, "stated", "at least")  # 48.96 of 190.17 million
+    assert plan["windows_per_model"] == TOKENS // 2048
+    # two bytes a token at most, and a row for each document
+    value, source, bound = found["store_bytes"]
+    assert 2 * 220e9 < value < 2 * 220e9 + 100 * 190_168_005 and bound == "at most"
+    assert found["kept_tokens"] == found["train_documents"] == (None, "", "")
+    assert found["raw_bytes"][1] == found["mb_per_cpu_second"][1] == "assumed"
+    hours = found["text_bytes"][0] / 1e6 / estimate.MB_PER_CPU_SECOND / 3600
+    assert found["cpu_hours"][0] == pytest.approx(hours)
+    assert {n: h * int(n) for n, h in plan["wall_hours"].items()} == pytest.approx(
+        dict.fromkeys(plan["wall_hours"], hours)
+    )
+
+
+def test_what_is_not_known_is_said(paper, capsys):
+    text = "\n".join(estimate.lines(estimate.estimate(paper, TOKENS), paper))
+    assert "epochs            at least 0.46 (over all that comes in); over documents of 2,049 tokens or more" in text
+    assert "known when prepared" in text and "  [stated]" in text and "  [assumed]" in text
+    nothing = with_expected(paper)
+    plan = estimate.estimate(nothing, TOKENS)
+    assert {value for value, _, _ in figures(plan).values()} == {None, estimate.MB_PER_CPU_SECOND}
+    assert plan["wall_hours"] == {}
+    text = "\n".join(estimate.lines(plan, nothing))
+    assert "raw shards        known when listed" in text and "epochs            known when prepared" in text
+
+
+def test_a_stated_share_gives_epochs(paper):
+    plan = figures(estimate.estimate(with_expected(paper, tokens=200_000_000_000, kept_share=0.25), TOKENS))
+    assert plan["kept_tokens"][0] == 50_000_000_000
+    assert plan["epochs"][0] == pytest.approx(TOKENS / (50e9 * 0.999)) and plan["epochs"][2] == "about"
+    assert plan["draws_a_document"] == (None, "", ""), "how many documents these are nobody said"
+    assert plan["store_bytes"][2] == "about"
+
+
+def test_a_vocabulary_above_16_bits_takes_four_bytes(paper):
+    model = paper.model.model_copy(update={"vocab_size": 2**16 + 1})
+    wide = figures(estimate.estimate(paper.model_copy(update={"model": model}), TOKENS))
+    assert wide["store_bytes"][0] - figures(estimate.estimate(paper, TOKENS))["store_bytes"][0] == 2 * 220e9
+
+
+def test_sizes_that_the_hub_stated_come_before_what_is_assumed(paper, tmp_path):
+    source = paper.data.source
+    shards = [f"shard-{i:05d}-of-00234" for i in range(234)]
+    entries = {
+        name: {"path": source.pattern.format(shard=i), "size": 2_000_000_000 + i, "sha256": "a" * 64}
+        for i, name in enumerate(shards)
+    }
+    asked = {key: getattr(source, key) for key in ("repo", "revision", "pattern", "n_shards")}
+    path = tmp_path / "paper/data" / hub.listing_name(source)
+    write_json(path, {**asked, "commit": "b" * 40, "files": entries})
+    plan = figures(estimate.estimate(paper, TOKENS))
+    assert plan["raw_bytes"] == (sum(2_000_000_000 + i for i in range(234)), "listing", "")
+    assert plan["raw_at_a_time_bytes"] == (2_000_000_233, "listing", "")
+    kept = paper.data.model_copy(update={"source": source.model_copy(update={"keep_raw": True})})
+    plan = figures(estimate.estimate(paper.model_copy(update={"data": kept}), TOKENS))
+    assert plan["raw_at_a_time_bytes"] == plan["raw_bytes"]
+
+
+@pytest.fixture
+def local(tiny, tmp_path):
+    """The made-up corpus, nothing of it prepared; and the folder of its store."""
+    return tiny.config(results=str(tmp_path / "results")), tmp_path / "results/tiny/data/store"
+
+
+def test_local_files_are_asked_for_their_footers(local, tiny):
+    settings, _ = local
+    plan = figures(estimate.estimate(settings, 768))
+    paths = sorted((tiny.folder / "corpus").glob("*.parquet"))
+    texts = [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
+    assert plan["documents"] == (240, "footers", "") == (len(texts), "footers", "")
+    assert plan["raw_bytes"] == (sum(path.stat().st_size for path in paths), "footers", "")
+    n_bytes = sum(len(text.encode()) for text in texts)
+    assert n_bytes < plan["text_bytes"][0] < n_bytes + 16 * len(texts)  # a length for each, and pages' headers
+    assert plan["draws_a_document"][0] == 768 // 16 / 240 and plan["draws_a_document"][2] == "at least"
+
+
+def test_a_damaged_local_file_is_named(local, tmp_path, tiny, one_line):
+    shutil.copytree(tiny.folder / "corpus", tmp_path / "corpus")
+    (tmp_path / "corpus/part-1.parquet").write_bytes(b"PAR1")
+    settings = tiny.config(data={"source": {"kind": "local", "path": str(tmp_path / "corpus")}})
+    (tmp_path / "c.yaml").write_text(config.dump(settings))
+    assert "part-1.parquet is not a whole Parquet file" in one_line("plan", "--config", tmp_path / "c.yaml")
+
+
+def test_what_was_measured_comes_first(local, tiny):
+    settings, store = local
+    shutil.copytree(tiny.store, store)
+    manifest = read_json(tiny.store / "manifest.json")
+    plan = figures(estimate.estimate(with_expected(settings, documents=5, tokens=6, kept_share=0.5), 768))
+    assert plan["documents"] == (240, "measured", "")
+    assert plan["kept_tokens"] == (manifest["tokens"], "measured", "")
+    assert plan["epochs"] == (768 / manifest["train"]["tokens"], "measured", "")
+    assert plan["draws_a_document"] == (48 / manifest["train"]["documents"], "measured", "")
+    on_disk = sum(path.stat().st_size for path in tiny.store.glob("*/*") if path.suffix in (".arrow", ".npy"))
+    assert plan["store_bytes"] == (on_disk, "measured", "")
+    timings = [read_json(path) for path in sorted(tiny.store.glob("*/timing.json"))]
+    n_bytes, cpu = (sum(timing[key] for timing in timings) for key in ("encoded_bytes", "cpu_s"))
+    assert plan["mb_per_cpu_second"] == (pytest.approx(n_bytes / 1e6 / cpu), "measured", "")
+    assert plan["cpu_hours"][0] == pytest.approx(cpu / 3600)
+
+
+def test_one_of_two_shards_stands_for_both(local, tiny):
+    settings, store = local
+    shutil.copytree(tiny.store / "part-1", store / "part-1")
+    plan = figures(estimate.estimate(settings, 768))
+    manifest = read_json(tiny.store / "part-1/manifest.json")
+    assert plan["kept_tokens"] == (2 * manifest["tokens"], "measured in 1 of 2 shards", "about")
+    assert plan["epochs"][0] == 768 / (2 * manifest["train"]["tokens"])
+    assert plan["documents"] == (240, "footers", ""), "of both, not of one twice"
+
+
+def test_shards_of_another_config_or_without_a_record_of_their_time(local, tiny):
+    settings, store = local
+    shutil.copytree(tiny.store, store)
+    for path in store.glob("*/timing.json"):
+        path.unlink()
+    plan = figures(estimate.estimate(settings, 768))
+    assert plan["kept_tokens"][1] == "measured" and plan["mb_per_cpu_second"][1] == "assumed"
+    changed = settings.data.model_copy(update={"min_tokens": 18})
+    assert figures(estimate.estimate(settings.model_copy(update={"data": changed}), 768))["kept_tokens"][0] is None
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("manifest.json", "[]", "part-0/manifest.json: not the manifest of a shard"),
+        ("manifest.json", "{", "part-0/manifest.json: not valid JSON"),
+        ("timing.json", "{}", "a timing.json is damaged"),
+        ("timing.json", "[1]", "a timing.json is damaged"),
+    ],
+)
+def test_damage_is_one_line(local, tiny, tmp_path, one_line, file, content, said):
+    settings, store = local
+    shutil.copytree(tiny.store, store)
+    (store / "part-0" / file).write_text(content)
+    (tmp_path / "c.yaml").write_text(config.dump(settings))
+    assert said in one_line("plan", "--config", tmp_path / "c.yaml")
+
+
+def test_the_command_prints_it(local, tmp_path, capsys):
+    settings, _ = local
+    (tmp_path / "c.yaml").write_text(config.dump(settings))
+    assert cli.main(["plan", "--config", str(tmp_path / "c.yaml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"]["documents"] == {"value": 240, "source": "footers", "bound": ""}
+    assert cli.main(["plan", "--config", str(tmp_path / "c.yaml")]) == 0
+    assert "  documents         240  [footers]" in capsys.readouterr().out
+
+
+def test_the_quickstart_states_what_comes_out(quickstart, tmp_path):
+    """Held to the real corpus."""
+    from tokencodes.data import source, tokenizer
+    from tokencodes.data.encoder import Encoder
+
+    tokenizer.build(quickstart, tmp_path / "tokenizer")
+    encoder, texts, raw = Encoder(tmp_path / "tokenizer"), [], 0
+    for shard in source.shard_names(quickstart):
+        source.download(quickstart, shard, tmp_path / "raw.parquet")
+        texts += pq.read_table(tmp_path / "raw.parquet")["text"].to_pylist()
+        raw += (tmp_path / "raw.parquet").stat().st_size
+    lengths = [len(tokens) for tokens in encoder.encode_batch(texts)]
+    expected = quickstart.data.expected
+    assert (expected.documents, expected.tokens) == (len(texts), sum(lengths))
+    assert min(lengths) >= quickstart.data.min_tokens and expected.kept_share == 1
+    assert expected.raw_bytes == pytest.approx(raw, rel=0.1)  # another release of Arrow may pack otherwise
