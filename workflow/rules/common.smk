@@ -75,7 +75,8 @@ if SETTINGS.data.source.kind == "hub" and not SETTINGS.data.source.keep_raw:
 N_RANKS = SETTINGS.train.n_gpus
 TORCHRUN = f"torchrun --standalone --nproc-per-node {N_RANKS} -m -- tokencodes.cli"
 LAUNCHER = "tokencodes" if N_RANKS == 1 else TORCHRUN
-SHOWN = section_digest(SETTINGS.model_dump(mode="json", exclude={"results", "cache", "resources"}))
+UNSEEN = {"results": True, "cache": True, "resources": True, "data": {"expected"}}
+SHOWN = section_digest(SETTINGS.model_dump(mode="json", exclude=UNSEEN))
 
 
 wildcard_constraints:
