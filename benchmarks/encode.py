@@ -31,7 +31,8 @@ from transformers import PreTrainedTokenizerFast
 
 from tokencodes import config
 from tokencodes.data import prepare, source, tokenizer
-from tokencodes.data.encoder import byte_letters
+from tokencodes.data.encoder import Encoder
+from tokencodes.data.pieces import byte_letters
 
 CONFIG = Path(__file__).resolve().parent.parent / "config" / "quickstart.yaml"
 EXCHANGED = 0.05  # share of the words
@@ -66,7 +67,7 @@ def batches(texts: list[str]) -> Iterator[list[str]]:
     return (texts[start : start + BATCH] for start in range(0, len(texts), BATCH))
 
 
-def by_tokenizers(encoder: tokenizer.Encoder) -> Callable[[list[str]], list[np.ndarray]]:
+def by_tokenizers(encoder: Encoder) -> Callable[[list[str]], list[np.ndarray]]:
     def encode(texts: list[str]) -> list[np.ndarray]:
         made = []
         for batch in batches(texts):
@@ -131,7 +132,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tokenizer.build(settings, folder / "tokenizer")
-        encoder = tokenizer.Encoder(folder / "tokenizer")
+        encoder = Encoder(folder / "tokenizer")
         texts = documents(settings, folder, args.megabytes * 1_000_000, args.document_bytes)
         size = sum(len(text.encode()) for text in texts) / 1e6
         candidates = {

@@ -11,9 +11,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tokencodes.data import encoder as fast
+from tokencodes.data import encoder as encoder_module
+from tokencodes.data import pieces as fast
 from tokencodes.data import prepare, tokenizer
-from tokencodes.data.tokenizer import Encoder
+from tokencodes.data.encoder import Encoder
 
 N_FUZZ = 100_000
 SPACES = [" ", "  ", "\t", "\n", "\r\n", "\x0b", "\x0c", "\x1c", "\x1f", "\x85", "\xa0", "\u2028", "\u3000", "\u200b"]
@@ -184,7 +185,7 @@ def test_a_long_document(encoder, speeches):
     assert len(text) > 4 * fast.PART
     same(encoder, [text, "short", text[::-1], ""])
     assert np.array_equal(encoder.reference(text), encoder.encode_batch([text])[0])
-    longer = text * (1 + tokenizer.REFERENCE_AT_A_TIME // len(text)) + "\x04"
+    longer = text * (1 + encoder_module.REFERENCE_AT_A_TIME // len(text)) + "\x04"
     assert encoder.reference(longer).tolist() == by_reference(encoder, [longer])[0]
 
 

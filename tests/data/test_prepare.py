@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from tokencodes import cli, config
-from tokencodes.data import prepare, store, tokenizer
-from tokencodes.data.tokenizer import Encoder
+from tokencodes.data import encoder, prepare, store, tokenizer
+from tokencodes.data.encoder import Encoder
 from tokencodes.errors import UserError
 
 MIN_TOKENS = 17  # of the made-up corpus: context 16 and one
@@ -44,7 +44,7 @@ def documents(n=40, start=0):
 
 
 def test_each_reason_and_which_comes_first(bench, monkeypatch):
-    monkeypatch.setattr(tokenizer, "LONGEST", 500)
+    monkeypatch.setattr(encoder, "LONGEST", 500)
     long = LONG.encode()
     rows = [  # text, id, what becomes of it
         (long, "kept", None),

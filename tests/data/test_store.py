@@ -19,7 +19,8 @@ from scipy.special import rel_entr
 from scipy.stats import entropy
 
 from tokencodes import cli
-from tokencodes.data import prepare, store, tokenizer
+from tokencodes.data import prepare, store
+from tokencodes.data.encoder import Encoder
 from tokencodes.data.store import Store
 from tokencodes.errors import UserError
 from tokencodes.files import digest, read_json, write_json
@@ -52,7 +53,7 @@ def raw_rows(tiny):
 
 
 def test_what_comes_out_is_what_went_in(tiny):
-    encoder, rows = tokenizer.Encoder(tiny.tokenizer), raw_rows(tiny)
+    encoder, rows = Encoder(tiny.tokenizer), raw_rows(tiny)
     opened, seen = Store.open(tiny.store, vocab_size=300, tokenizer_sha256=encoder.sha256), []
     for split in store.SPLITS:
         for shard in opened.split(split):

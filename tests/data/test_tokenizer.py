@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tokencodes import cli, config
 from tokencodes.data import tokenizer
-from tokencodes.data.tokenizer import Encoder
+from tokencodes.data.encoder import Encoder
 from tokencodes.errors import UserError
 
 FULL_V = 49_152

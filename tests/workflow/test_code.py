@@ -16,6 +16,17 @@ def test_a_cosmetic_edit_runs_nothing(finished):
     assert finished.planned() == {}
 
 
+@pytest.mark.parametrize("path", ["src/tokencodes/data/hub.py", "src/tokencodes/data/wheel.py"])
+def test_another_way_to_fetch_the_same_bytes_runs_nothing(finished, path):
+    finished.edit(path, "import shutil\n", "import shutil\n\nASIDE = 1\n")
+    assert finished.planned() == {}
+
+
+def test_an_edit_of_the_encoder_prepares_and_trains_again(finished):
+    finished.edit("src/tokencodes/data/pieces.py", "import re\n", "import re\n\nASIDE = 1\n")
+    assert finished.planned() == RETRAINED | {"tokenizer": 1, "prepare": 2, "index": 1}
+
+
 def test_an_edit_of_the_tables_redraws_them_alone(finished):
     finished.edit(TABLES, "SUMMARY_WIDTH = 100", "SUMMARY_WIDTH = 90")
     planned = finished.planned()

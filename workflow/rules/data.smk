@@ -74,8 +74,7 @@ rule tokenizer:
 rule prepare:
     input:
         raw=f"{OUT}/data/raw/{{shard}}.parquet",
-        tokenizer=rules.tokenizer.output.tokenizer,
-        manifest=rules.tokenizer.output.manifest,
+        tokenizer=rules.tokenizer.output.manifest,  # with the hash of tokenizer.json: one made again alike is no reason
     output:
         train=f"{OUT}/data/store/{{shard}}/train.arrow",
         validation=f"{OUT}/data/store/{{shard}}/validation.arrow",

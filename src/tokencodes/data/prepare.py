@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from tokencodes import config
 from tokencodes.data import store
-from tokencodes.data.tokenizer import TOGETHER, Encoder
+from tokencodes.data.encoder import TOGETHER, Encoder
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import fsync_directory, fsync_file, full_disk_named, sha256_file, write_json
 

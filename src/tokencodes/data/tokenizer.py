@@ -15,87 +15,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tokencodes import config
 from tokencodes.data import hub, wheel
-from tokencodes.data.encoder import LONGEST, PART, FastPath, byte_letters, finder, parts
-from tokencodes.data.store import token_dtype
+from tokencodes.data.pieces import byte_letters
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import atomic_path, full_disk_named, json_text, read_json, sha256_file
+from tokencodes.files import atomic_path, full_disk_named, json_text, read_json
 
 END_OF_TEXT = "<|endoftext|>"
 GGUF_CONTROL = 3  # token type CONTROL of the GGUF format
-MANIFEST_KEYS = {"sha256", "vocab_size", "control_tokens", "bytes_without_token"}  # those that are read again
-TOGETHER = 256 * PART  # characters encoded together: the more, the less often is each piece looked up
-REFERENCE_AT_A_TIME = 16 * PART  # characters; `tokenizers` holds some 100 bytes a token while it works
 MAX_CONTEXT = 1_000_000_000  # tokenizers do not cut; the model's context is in its own config
-
-
-class Encoder:
-    """A tokenizer as the data stages use it: text in, ids out, control tokens never."""
-
-    def __init__(self, folder: Path):
-        """Load what `build` wrote. Raises UserError if it is missing or not the file that its manifest records."""
-        path = folder / "tokenizer.json"
-        self.manifest = read_json(folder / "manifest.json")
-        if not isinstance(self.manifest, dict) or not self.manifest.keys() >= MANIFEST_KEYS:
-            raise UserError(f"{folder / 'manifest.json'}: not a tokenizer's; run `tokencodes tokenizer` again")
-        if not path.is_file() or sha256_file(path) != self.manifest["sha256"]:
-            raise UserError(f"{path}: missing, or changed since it was built; run `tokencodes tokenizer` again")
-        self.tokenizer = Tokenizer.from_file(str(path))
-        self.tokenizer.encode_special_tokens = True
-        self.sha256: str = self.manifest["sha256"]
-        self.vocab_size: int = self.manifest["vocab_size"]
-        self.control_texts: tuple[str, ...] = tuple(self.manifest["control_tokens"])
-        self.has_control_text = finder(self.control_texts)  # whether a text holds the text of a control token
-        self.missing_bytes = bytes(self.manifest["bytes_without_token"])
-        dtype = token_dtype(self.vocab_size)
-        self.fast = FastPath.of(read_json(path), self.tokenizer, self.control_texts, dtype)
-
-    def can_be_cut(self, text: str) -> bool:
-        """Whether all parts of `text` are of at most LONGEST characters: it can be encoded in bounded memory."""
-        return len(text) <= LONGEST or all(len(part) <= LONGEST for part in parts(text))
-
-    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        """Ids of each text, uint16 (uint32 above 65,536 entries); those of the reference, whatever the way to them."""
-        made: list[list[np.ndarray]] = [[] for _ in texts]
-        waiting: list[tuple[list[np.ndarray], str]] = []  # parts, and where their ids go
-        n_waiting = 0
-        for of_text, text in zip(made, texts, strict=True):
-            for part in parts(text):
-                waiting.append((of_text, part))
-                n_waiting += len(part)
-                if n_waiting >= TOGETHER:
-                    self._encode(waiting)
-                    waiting, n_waiting = [], 0
-        self._encode(waiting)
-        return [arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for arrays in made]
-
-    def _encode(self, waiting: list[tuple[list[np.ndarray], str]]) -> None:
-        """Append the ids of each part to its list."""
-        texts = [text for _, text in waiting]
-        found = [None] * len(texts) if self.fast is None else self.fast.encode(texts)
-        by_reference = iter(self._by_reference([text for text, ids in zip(texts, found, strict=True) if ids is None]))
-        for (of_text, _), ids in zip(waiting, found, strict=True):
-            of_text.append(next(by_reference) if ids is None else ids)
-
-    def _by_reference(self, texts: list[str]) -> list[np.ndarray]:
-        """Ids of each text by `tokenizers`, some texts at a time."""
-        made, start, size = [], 0, 0
-        for end, text in enumerate(texts, start=1):
-            size += len(text)
-            if size >= REFERENCE_AT_A_TIME or end == len(texts):
-                encoded = self.tokenizer.encode_batch_fast(texts[start:end], add_special_tokens=False)
-                made += [np.array(each.ids, dtype=token_dtype(self.vocab_size)) for each in encoded]
-                start, size = end, 0
-        return made
-
-    def reference(self, text: str) -> np.ndarray:
-        """Ids of a text by `tokenizers` alone: of the whole, or of parts if it is longer than REFERENCE_AT_A_TIME."""
-        pieces = [text] if len(text) <= REFERENCE_AT_A_TIME else list(parts(text))
-        return np.concatenate(self._by_reference(pieces))
 
 
 # ------------------------------------------------------------------- reading
