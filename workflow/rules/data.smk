@@ -55,6 +55,7 @@ rule tokenizer:
         f"{OUT}/logs/tokenizer.log",
     benchmark:
         f"{OUT}/logs/tokenizer.tsv"
+    priority: 2  # before any download: no shard is prepared, and none dropped, without it
     localrule: True  # as download
     conda:
         ENVIRONMENT
