@@ -54,7 +54,8 @@ def test_the_paper_before_anything_is_there(paper):
 
 def test_what_is_not_known_is_said(paper, capsys):
     text = "\n".join(estimate.lines(estimate.estimate(paper, TOKENS), paper))
-    assert "epochs            at least 0.46 (over all that comes in); over documents of 2,049 tokens or more" in text
+    assert "epochs            at least 0.46 (over all documents); over documents of 2,049+ tokens: known when" in text
+    assert max(map(len, text.splitlines())) <= 120
     assert "known when prepared" in text and "  [stated]" in text and "  [assumed]" in text
     nothing = with_expected(paper)
     plan = estimate.estimate(nothing, TOKENS)

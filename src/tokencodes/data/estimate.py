@@ -214,7 +214,7 @@ def _footers(settings: config.Config) -> dict[str, int]:
 
 def lines(plan: dict[str, Any], settings: config.Config) -> list[str]:
     """The estimate for a terminal."""
-    least = f"documents of {settings.data.min_tokens:,} tokens or more"
+    least = f"documents of {settings.data.min_tokens:,}+ tokens"
     raw, one = plan["raw_bytes"], plan["raw_at_a_time_bytes"]
     n_files = f" in {plan['shards']} files"
     if raw["value"] is None:
@@ -222,7 +222,7 @@ def lines(plan: dict[str, Any], settings: config.Config) -> list[str]:
     elif one["value"] == raw["value"]:
         said = f"{_size(raw)}{n_files}, all kept"
     else:
-        said = f"{_size(raw)}{n_files}; each is dropped when it is prepared: {_size(one)} for each one that waits"
+        said = f"{_size(raw)}{n_files}, dropped when prepared: {_size(one)} for each one at work"
     hours = ", ".join(f"{_time(h)} by {n}" for n, h in plan["wall_hours"].items())
     pace = f"{plan['mb_per_cpu_second']['value']:,.1f} MB of text a CPU second"
     work = LATER if plan["cpu_hours"]["value"] is None else f"about {_time(plan['cpu_hours']['value'])} of CPU"
@@ -233,7 +233,7 @@ def lines(plan: dict[str, Any], settings: config.Config) -> list[str]:
         ("raw shards", said, ["raw_bytes", "raw_at_a_time_bytes"]),
         ("token store", _size(plan["store_bytes"]), ["store_bytes"]),
         ("preparation", f"{work}, at {pace}", ["cpu_hours", "mb_per_cpu_second"]),
-        ("", f"jobs at a time: {hours}" if hours else "", []),
+        ("", f"by jobs at a time: {hours}" if hours else "", []),
         ("epochs", _often(plan["epochs"], least), ["epochs"]),
         ("windows drawn", f"{plan['windows_per_model']:,} a model", []),
         ("  of a document", _often(plan["draws_a_document"], least), ["draws_a_document"]),
@@ -271,5 +271,5 @@ def _often(figure: dict[str, Any], least: str) -> str:
         return LATER
     text = f"{figure['value']:,.2f}"
     if figure["bound"] == "at least":
-        return f"at least {text} (over all that comes in); over {least}: {LATER}"
+        return f"at least {text} (over all documents); over {least}: {LATER}"
     return f"{figure['bound']} {text}".strip()
