@@ -141,6 +141,9 @@ onstart:
             fail(error)
         # No input of the rules: each has the digest of its own part, and a key elsewhere is no reason to run.
         write_text(CONFIG, schema.dump(SETTINGS))
+        # Snakemake's limit of 100 jobs a second starts a timer at each look at the ready jobs, to look again when it ends:
+        # with hundreds of jobs, hundreds of looks a second. No executor comes near that limit.
+        workflow.scheduler.job_rate_limiter = None
         if workflow.local_exec:
             guard.wait_for_orphans(Path(path).parent for path in RUNS)
 
