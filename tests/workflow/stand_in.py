@@ -49,7 +49,7 @@ with open("calls.log", "a") as log:
     log.write(about() + "\n")
 print(f"{stage} is at work", file=sys.stderr)
 if about() in os.environ.get("STAND_IN_FAILS", "").split(","):
-    print(f"{about()} fails", file=sys.stderr)
+    print(f"tokencodes: error: {about()} fails", file=sys.stderr)
     raise SystemExit(2)
 
 match stage:

@@ -1,34 +1,18 @@
 """Failures and kills: what goes on, what is said, and what the next call does."""
 
+import os
 import re
+import shlex
 import signal
 import subprocess
-import time
+import sys
 
 import pytest
 
+from project import wait_until
+from tokencodes import workflow as guard
+
 pytestmark = pytest.mark.workflow
-
-
-def start(project, *arguments, **env):
-    """Snakemake in the background, its output in out.log."""
-    log = open(project.folder / "out.log", "w")
-    return subprocess.Popen(
-        project.command(*arguments),
-        cwd=project.folder,
-        env={**project.environment, **env},
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def wait_until(condition, seconds=120):
-    """Poll; fail when it takes too long."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def at_work(project, call):
@@ -55,7 +39,7 @@ def test_when_one_job_fails_the_others_go_on_and_the_next_call_runs_it_alone(fre
 
 
 def test_after_kill_9_a_new_call_waits_for_the_orphan_and_goes_on(fresh):
-    first = start(fresh, STAND_IN_SLEEPS="6")
+    first = fresh.start(env={"STAND_IN_SLEEPS": "6"})
     wait_until(lambda: at_work(fresh, "train learned-s0") and at_work(fresh, "train binary9-s0"))
     first.send_signal(signal.SIGKILL)
     first.wait()
@@ -67,7 +51,7 @@ def test_after_kill_9_a_new_call_waits_for_the_orphan_and_goes_on(fresh):
 
 
 def test_a_second_call_on_the_same_results_is_refused_and_another_name_is_not(fresh):
-    first = start(fresh, STAND_IN_SLEEPS="8")
+    first = fresh.start(env={"STAND_IN_SLEEPS": "8"})
     wait_until(lambda: at_work(fresh, "train learned-s0"))
     output = fresh.snakemake(code=2)
     assert "results/tiny: another snakemake is at work here" in output
@@ -79,22 +63,52 @@ def test_a_second_call_on_the_same_results_is_refused_and_another_name_is_not(fr
 
 
 def test_what_a_job_says_after_the_signal_that_stops_it_is_heard(fresh):
-    """Slurm sends SIGTERM to every process of a job: the copying of the log must not die before the stage."""
-    prefix = (fresh.folder / "workflow/rules/common.smk").read_text()
-    function = re.search(r"'(logged\(\).*?); '", prefix)[1].replace("{{", "{").replace("}}", "}")
+    """Slurm sends SIGTERM to every process of a job: neither the shell nor the copying must die before the stage."""
     stage = "trap 'sleep 0.3; echo saved >&2; exit 75' TERM; echo ready >&2; while :; do sleep 0.1; done"
-    script = f'set -euo pipefail; {function}; logged out.log bash -c "$STAGE"'
+    script = 'set -euo pipefail; source "workflow/scripts/logged.sh"; logged logs/out.log bash -c "$STAGE"'
     job = subprocess.Popen(
         ["bash", "-c", script],
         cwd=fresh.folder,
         env={**fresh.environment, "STAGE": stage},
         start_new_session=True,
         stderr=subprocess.PIPE,
+        text=True,
     )
-    log = fresh.folder / "out.log"
+    log = fresh.folder / "logs/out.log"
     wait_until(lambda: log.exists() and "ready" in log.read_text())
-    children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
-    for child in children:  # the stage and the copying; the shell between them would die of it
-        subprocess.run(["kill", "-TERM", child], check=False)
-    assert job.wait(timeout=20) == 75
-    assert log.read_text().splitlines() == ["ready", "saved"]
+    os.killpg(job.pid, signal.SIGTERM)
+    assert {"ready", "saved"} <= set(job.communicate(timeout=20)[1].splitlines())
+    assert job.returncode == 75
+    _, *said, ended = log.read_text().splitlines()
+    assert {"ready", "saved"} <= set(said)
+    assert re.fullmatch(r"=== exit code 75 after \d+ s, after a signal", ended)
+    assert guard.ending(log) == "interrupted"
+
+
+def test_a_log_keeps_what_earlier_attempts_said(fresh):
+    """Snakemake removes a job's log before it runs the job again."""
+    fresh.snakemake(code=1, env={"STAND_IN_FAILS": "train binary9-s0"})
+    fresh.snakemake()
+    text = (fresh.folder / "results/tiny/logs/train/binary9-s0.log").read_text()
+    assert text.count("train is at work") == 2 and text.count("=== exit code 2 ") == 1
+    begun = re.findall(
+        r"^=== \d{4}-\d\d-\d\d \S+ host \S+, GPUs .+; tokencodes \S+, torch \S+, snakemake", text, re.MULTILINE
+    )
+    assert len(begun) == 4  # resolve and train, twice
+
+
+def test_the_end_of_a_call_names_what_failed_its_log_and_what_runs_it_again(fresh):
+    output = fresh.snakemake(
+        "tables", "report", code=1, env={"STAND_IN_FAILS": "train binary9-s0,benchmarks corpus_validation"}
+    )
+    told = [line.removeprefix("tokencodes: ") for line in output.splitlines() if line.startswith("tokencodes: ")]
+    assert "failed: train binary9 0: error: train binary9-s0 fails" in told
+    assert "  its log: results/tiny/logs/train/binary9-s0.log" in told
+    assert "failed: benchmarks corpus_validation: error: benchmarks corpus_validation fails" in told
+    (again,) = (line for line in told if line.startswith("  again:") and "binary9" in line)
+    command = shlex.split(again.removeprefix("  again:"))
+    assert command[:2] == ["snakemake", "results/tiny/runs/binary9-s0/final.json"] and "tables" not in command
+    done = subprocess.run([sys.executable, "-m", *command], cwd=fresh.folder, env=fresh.environment, check=False)
+    assert done.returncode == 0
+    assert [call for call in fresh.calls() if call.startswith("train")].count("train binary9-s0") == 2
+    assert set(fresh.planned()) == {"benchmarks", "evaluate", "export", "figures", "report", "tables", "validate"}

@@ -1,9 +1,11 @@
 # What all rules share: the validated config, the names of what they make, and how a stage is called.
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
+from snakemake.jobs import GroupJob, Job
 from tokencodes import codeversion
 from tokencodes import config as schema  # `config` and `workflow` are Snakemake's own names
 from tokencodes import workflow as guard
@@ -40,6 +42,9 @@ SETTINGS, SHARDS = read_settings()
 OUT = os.path.expanduser(f"{SETTINGS.results}/{SETTINGS.name}")
 CONFIG = f"{OUT}/config.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"
+
+# Beside Snakemake, for the nodes of a cluster often see no network, unless the profile names a partition for them.
+DOWNLOADS_HERE = "slurm_partition" not in workflow.resource_settings.overwrite_resources.get("download", {})
 
 PLACES = dict(interface=list(SETTINGS.interfaces), seed=SETTINGS.seeds)  # one model each
 RUNS = expand(f"{OUT}/runs/{{interface}}-s{{seed}}/final.json", **PLACES)
@@ -91,12 +96,9 @@ wildcard_constraints:
 if str(Path(sys.executable).parent) not in os.get_exec_path():
     os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
-# `logged LOG COMMAND`: what a stage says goes to the terminal and to its log, and its exit code is kept. The copying
-# outlives the signals that stop a stage, so that a stage can still speak while it saves.
-shell.prefix(
-    "set -euo pipefail; "
-    'logged() {{ local log=$1; shift; "$@" 2>&1 | (trap "" HUP INT TERM USR1; exec tee -a "$log" >&2); }}; '
-)
+# Beside `logged LOG COMMAND`, which keeps what a stage says and how it ended.
+LOGGED = shlex.quote(str(Path(workflow.current_basedir) / "../scripts/logged.sh")).replace("{", "{{").replace("}", "}}")
+shell.prefix(f"set -euo pipefail; source {LOGGED}; ")
 
 
 def ask(stage):
@@ -146,7 +148,23 @@ onstart:
         workflow.scheduler.job_rate_limiter = None
         if workflow.local_exec:
             guard.wait_for_orphans(Path(path).parent for path in RUNS)
+        # The name of all Slurm jobs of this call.
+        if run_id := getattr(workflow.scheduler._executor, "run_uuid", None):
+            guard.wait_for_jobs(Path(OUT), run_id)
+
+
+onerror:
+    if workflow.is_main_process:
+        failed = [job for each in workflow.scheduler.failed for job in (each.jobs if each.is_group() else [each])]
+        guard.say_what_failed(
+            [(job.rule.name, dict(job.wildcards_dict), list(job.log), list(job.output)) for job in failed],
+            [argument for argument in sys.argv[1:] if argument not in workflow.dag_settings.targets],
+        )
 
 
 if workflow.is_main_process:
+    # Snakemake repeats whatever failed, up to `retries`. A user's mistake, or ours, would be the same again.
+    Job.restart_times = GroupJob.restart_times = property(
+        lambda job: guard.retries(map(Path, job.log), workflow.execution_settings.retries, Path(OUT))
+    )
     guard.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)

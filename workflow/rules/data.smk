@@ -4,7 +4,7 @@ rule listing:
         update(PINNED or f"{OUT}/data/listing.json"),  # a pin: kept when the hub is asked again and does not answer
     log:
         f"{OUT}/logs/listing.log",
-    localrule: True  # as download
+    localrule: True  # it needs the network
     conda:
         ENVIRONMENT
     resources:
@@ -27,7 +27,7 @@ rule download:
         f"{OUT}/logs/download/{{shard}}.log",
     benchmark:
         f"{OUT}/logs/download/{{shard}}.tsv"
-    localrule: True  # nodes of a cluster often see no network
+    localrule: DOWNLOADS_HERE
     conda:
         ENVIRONMENT
     resources:
@@ -56,7 +56,7 @@ rule tokenizer:
     benchmark:
         f"{OUT}/logs/tokenizer.tsv"
     priority: 2  # before any download: no shard is prepared, and none dropped, without it
-    localrule: True  # as download
+    localrule: True  # as listing
     conda:
         ENVIRONMENT
     resources:

@@ -6,7 +6,7 @@ rule benchmarks:
         f"{OUT}/logs/benchmarks/{{task}}.log",
     benchmark:
         f"{OUT}/logs/benchmarks/{{task}}.tsv"
-    localrule: True  # as download
+    localrule: True  # as listing
     conda:
         ENVIRONMENT
     resources:
