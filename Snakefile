@@ -14,6 +14,10 @@ if not workflow.configfiles:  # a second file would be merged into it, key by ke
 report: "workflow/report/workflow.rst"
 
 
+# For `--sdm apptainer`.
+container: "envs/tokencodes.sif"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/config.smk"
 include: "workflow/rules/data.smk"

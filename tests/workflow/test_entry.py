@@ -83,6 +83,22 @@ def test_the_slurm_profile_is_found_by_its_name(fresh):
     assert "retries:" not in "".join(path.read_text() for path in (fresh.folder / "workflow/rules").glob("*.smk"))
 
 
+def test_apptainer_runs_every_stage_in_the_image(fresh):
+    """With a program in its place that says which image it was given, and runs the command here."""
+    program = fresh.folder / "bin/apptainer"
+    program.write_text(
+        '#!/bin/bash\n[ "$1" = --version ] && { echo "apptainer version 1.3.0"; exit; }\n'
+        'while [[ $1 != *.sif ]]; do [ "$1" = --nv ] && gpus=--nv; shift; done\n'
+        'echo "$1 $gpus" >> images.log; shift; exec "$@"\n'
+    )
+    program.chmod(0o755)
+    store = "results/tiny/data/store/manifest.json"
+    fresh.snakemake(store, "--sdm", "apptainer", "--apptainer-args=--nv")
+    images = (fresh.folder / "images.log").read_text().splitlines()
+    assert set(images) == {"envs/tokencodes.sif --nv"}
+    assert len(images) == len(fresh.calls())
+
+
 def test_there_is_no_implicit_profile(root):
     """Snakemake would lay workflow/profiles/default under any other profile, key by key."""
     assert sorted(path.name for path in (root / "workflow/profiles").iterdir()) == ["local", "slurm"]
