@@ -83,6 +83,13 @@ def test_pace_batching_resources_and_order_are_no_reason_to_run_a_stage(finished
     assert finished.planned() == {"resolve": 1} | DRAWN
 
 
+def test_what_is_expected_of_a_corpus_is_no_reason_to_run_a_stage(finished):
+    value = finished.config
+    value["data"]["expected"] = {"documents": 5, "tokens": 600, "raw_bytes": 7, "kept_share": 0.5}
+    finished.configure(value)
+    assert finished.planned() == {"resolve": 1}
+
+
 def test_an_edit_of_the_recipe_retrains_on_the_same_store(finished):
     value = finished.config
     value["train"]["peak_lr"] = 1e-3
