@@ -46,7 +46,7 @@ class Tiny:
 
         merged = {**self.value}
         for key, change in changes.items():
-            merged[key] = {**merged[key], **change} if isinstance(change, dict) else change
+            merged[key] = {**merged.get(key, {}), **change} if isinstance(change, dict) else change
         return config.parse(config.Config, merged, "test")
 
 

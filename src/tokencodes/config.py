@@ -342,8 +342,8 @@ class Resources(Strict):
     """What one job of a stage asks the scheduler for."""
 
     cpus: int = Field(1, ge=1)
-    mem_mb: int = Field(2000, ge=1)
-    runtime_min: int = Field(60, ge=1)
+    mem_mb: int | None = Field(None, ge=1)  # null: derived (tokencodes.resources)
+    runtime_min: int | None = Field(None, ge=1)  # the same
     gpus: int = Field(0, ge=0)
 
 

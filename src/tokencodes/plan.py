@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any
 
-from tokencodes import config
+from tokencodes import config, resources
 from tokencodes.data import estimate, source
 from tokencodes.errors import UserError
 from tokencodes.model import accounting
@@ -85,6 +85,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     flops = accounting.flops_per_token(model) * train.max_steps * train.tokens_per_step
     n_models = len(settings.interfaces) * len(settings.seeds)
     tokens = train.max_steps * train.tokens_per_step
+    asked = resources.asked(settings)
     interfaces = {}
     for name, interface in settings.interfaces.items():
         counts = accounting.count(interface, model)
@@ -109,7 +110,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
         "mfu": mfu,
         "days_per_model": {name: flops / (train.n_gpus * peak * mfu) / 86_400 for name, (peak, _) in GPUS.items()},
         "train_jobs_per_model": {
-            name: math.ceil(flops / (train.n_gpus * peak * mfu) / 60 / settings.resources.train.runtime_min)
+            name: math.ceil(flops / (train.n_gpus * peak * mfu) / 60 / asked.train.runtime_min)
             for name, (peak, _) in GPUS.items()
         },
         "interfaces": interfaces,
@@ -124,6 +125,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
             "validate": n_models,
             "evaluate": n_models * len(settings.evaluate.tasks),
         },
+        "resources": asked.model_dump(mode="json"),
     }
 
 
@@ -146,12 +148,16 @@ def command(settings: config.Config, *, as_json: bool, mfu: float) -> None:
     print(f"  jobs              {', '.join(f'{count} {stage}' for stage, count in plan['jobs'].items())}")
     for line in estimate.lines(plan["data"], settings):
         print(line)
+    print(f"  {'a job of':<24}{'CPUs':>16}{'GPUs':>17}{'GiB':>8}{'hours at most':>18}")
+    for stage, row in plan["resources"].items():
+        size, hours = row["mem_mb"] / 1024, row["runtime_min"] / 60
+        print(f"  {stage:<24}{row['cpus']:>16}{row['gpus']:>17}{size:>8.1f}{hours:>18.1f}")
     print(f"  {'interface':<24}{'trainable':>16}{'GiB a GPU: ddp':>17}{'fsdp':>8}{'GiB a checkpoint':>18}")
     for name, row in plan["interfaces"].items():
         ddp, fsdp = (row["memory_per_gpu_bytes"][parallel] / GIB for parallel in ("ddp", "fsdp"))
         checkpoint = row["checkpoint_bytes"] / GIB
         print(f"  {name:<24}{row['trainable']:>16,}{ddp:>17.1f}{fsdp:>8.1f}{checkpoint:>18.2f}")
-    limit = settings.resources.train.runtime_min / 60
+    limit = plan["resources"]["train"]["runtime_min"] / 60
     print(
         f"  {'GPU':<24}{'days a model':>16}{f'jobs of {limit:g} h':>17}   at {mfu:.0%} of peak, {train.n_gpus} GPU(s)"
     )

@@ -15,6 +15,7 @@ from tokencodes.data.source import shard_names
 from tokencodes.evaluate import benchmarks
 from tokencodes.errors import EXIT_USER_ERROR, UserError
 from tokencodes.files import write_text
+from tokencodes.resources import asked
 
 
 def fail(error):
@@ -39,6 +40,7 @@ def read_settings():
 
 
 SETTINGS, SHARDS = read_settings()
+ASKED = asked(SETTINGS)
 OUT = os.path.expanduser(f"{SETTINGS.results}/{SETTINGS.name}")
 CONFIG = f"{OUT}/config.yaml"
 ENVIRONMENT = "../../envs/environment.yaml"
@@ -103,14 +105,14 @@ shell.prefix(f"set -euo pipefail; source {LOGGED}; ")
 
 def ask(stage):
     """What a job asks the scheduler for. `gpus` is for the limit of a local run, `gres` for Slurm."""
-    wanted = getattr(SETTINGS.resources, stage)
+    wanted = getattr(ASKED, stage)
     gres = {"gres": f"gpu:{wanted.gpus}"} if wanted.gpus else {}
     return dict(mem_mb=wanted.mem_mb, runtime=wanted.runtime_min, cpus_per_task=wanted.cpus, gpus=wanted.gpus, **gres)
 
 
 def cpus(stage):
     """Threads of a job of a stage."""
-    return getattr(SETTINGS.resources, stage).cpus
+    return getattr(ASKED, stage).cpus
 
 
 def task_settings(wildcards):

@@ -1,0 +1,60 @@
+"""What a job asks for where the config says null."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tokencodes import config, resources
+from tokencodes.model import accounting
+
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def paper(root):
+    return config.load(root / "config/paper.yaml")
+
+
+def test_the_largest_interface_is_counted_as_the_model_itself_is(paper, tiny):
+    for settings in (paper, tiny.config()):
+        counts = [
+            accounting.count(interface, settings.model)["trainable"] for interface in settings.interfaces.values()
+        ]
+        assert resources.parameters(settings.model) == max(counts)
+
+
+def test_a_training_job_has_room_for_its_ranks_and_a_checkpoint(paper):
+    """On the host: each rank's model before it moves to its GPU, and weights and moments gathered to be written."""
+    weights = 4 * resources.parameters(paper.model)
+    asked = resources.asked(paper)
+    assert asked.train.mem_mb * MIB > 5 * weights
+    on_cpu = paper.model_copy(update={"train": paper.train.model_copy(update={"device": "cpu"})})
+    assert resources.asked(on_cpu).train.mem_mb * MIB > 2 * 4 * weights + 3 * weights  # a state of four copies a rank
+    assert asked.export.mem_mb * MIB > 2 * weights and asked.evaluate.mem_mb * MIB > weights
+
+
+def test_what_is_stated_stands(tiny):
+    stated = {"cpus": 3, "mem_mb": 5, "runtime_min": 7, "gpus": 1}
+    stages = {stage: stated for stage in config.StageResources.model_fields}
+    assert resources.asked(tiny.config(resources=stages)).model_dump() == stages
+
+
+def test_nothing_is_left_open_and_a_larger_model_or_shard_never_asks_for_less(paper, tiny):
+    small, large = (resources.asked(settings) for settings in (tiny.config(), paper))
+    for stage in config.StageResources.model_fields:
+        assert getattr(small, stage).mem_mb <= getattr(large, stage).mem_mb
+        assert getattr(small, stage).runtime_min >= resources.LEAST_MIN
+    fewer = paper.data.source.model_copy(update={"n_shards": 10})
+    larger_shards = paper.model_copy(update={"data": paper.data.model_copy(update={"source": fewer})})
+    for stage in ("download", "prepare"):
+        assert getattr(resources.asked(larger_shards), stage).runtime_min > getattr(large, stage).runtime_min
+
+
+def test_a_training_job_outlasts_its_own_budget(tiny):
+    assert resources.asked(tiny.config(train={"time_budget_min": 100.5})).train.runtime_min > 101
+
+
+def test_every_snakemake_of_a_run_reads_it_without_torch():
+    code = "import sys; from tokencodes import resources; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
