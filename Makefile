@@ -1,8 +1,9 @@
 # Each target sets up what it needs in .venv: once, and again when a lock file changes.
 #   make quickstart     the experiment in small, from the corpus to the report
-#   make test           all tests
+#   make test           all tests but those that need Slurm
+#   make test-slurm     these: on a one-node Slurm that is brought up for them (root on Debian, which gets the packages)
 .DELETE_ON_ERROR:
-.PHONY: quickstart test lint format schema lock clean
+.PHONY: quickstart test test-slurm lint format schema lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,7 +24,11 @@ quickstart: $(VENV)/.run
 	@echo "report    $(CURDIR)/results/quickstart/report.html"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(CPUS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(CPUS) -m "not slurm" $(PYTEST_ARGS)
+
+test-slurm: $(VENV)/.dev
+	@trap '$(BIN)/python tests/slurm/cluster.py down' EXIT INT TERM; \
+		$(BIN)/python tests/slurm/cluster.py up && $(BIN)/python -m pytest tests/slurm -m slurm $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """A Slurm of one node on this machine, for tests: munged, slurmctld and slurmd on loopback, without systemd.
 
-    python tests/slurm/cluster.py up | down
+    python tests/slurm/cluster.py install | up | down
 
 Debian's packages slurm-wlm and munge, as root. The node claims more CPUs and memory than the machine has, and GPUs
 that are copies of /dev/null, so that real submissions can be scheduled. No accounting database, no cgroups. Partitions:
@@ -27,6 +27,7 @@ PACKAGES = ("slurm-wlm", "munge")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
 CPUS, MEM_MB, GPUS = 32, 512_000, 8
 KILL_WAIT, GRACE = 10, 15  # seconds from SIGTERM to SIGKILL: of a job that is cancelled; of one that is preempted
+NODE_TIMEOUT = 20  # seconds until a node that does not answer is down
 CREDENTIAL = 5  # seconds that a credential is good for; a requeued job starts after them
 PATIENCE = 60  # seconds for a daemon to come or go
 NULL = os.makedev(1, 3)
@@ -60,6 +61,7 @@ PreemptMode=REQUEUE
 GresTypes=gpu
 ReturnToService=2
 KillWait={kill_wait}
+SlurmdTimeout={node_timeout}
 MinJobAge=86400
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={mem_mb} Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=5 PreemptMode=OFF
@@ -114,7 +116,7 @@ def configure() -> str:
             os.mknod(device, 0o666 | stat.S_IFCHR, NULL)
     (ROOT / "gres.conf").write_text(f"NodeName={name} Name=gpu File={ROOT}/gpu[0-{GPUS - 1}]\n")
     sizes = {"cpus": CPUS, "mem_mb": MEM_MB, "gpus": GPUS}
-    times = {"kill_wait": KILL_WAIT, "grace": GRACE, "credential": CREDENTIAL}
+    times = {"kill_wait": KILL_WAIT, "grace": GRACE, "credential": CREDENTIAL, "node_timeout": NODE_TIMEOUT}
     (ROOT / "slurm.conf").write_text(CONFIG.format(host=name, root=ROOT, **sizes, **times))
     key = ROOT / "munge.key"
     if not key.exists():
@@ -213,5 +215,5 @@ def down() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["up", "down"])
-    {"up": up, "down": down}[parser.parse_args().what]()
+    parser.add_argument("what", choices=["install", "up", "down"])
+    {"install": install, "up": up, "down": down}[parser.parse_args().what]()
