@@ -134,7 +134,7 @@ class FastPath:
         distinct = self._numbers(coded[0].dictionary.to_pylist())
         first, count = self.first[distinct], self.count[distinct]
         for chunk, pieces in zip(chunks, coded, strict=True):
-            indices = pieces.indices.to_numpy()
+            indices = np.from_dlpack(pieces.indices)  # not to_numpy, which imports pandas
             counts = count[indices]
             ends = np.cumsum(counts, dtype=np.int32)
             places = np.repeat(first[indices] - (ends - counts), counts)

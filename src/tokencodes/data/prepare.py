@@ -116,7 +116,7 @@ def _check_columns(schema: pa.Schema, where: str, data: config.Data) -> None:
         raise UserError(f"{where}: column {data.text_column!r} (data.text_column) holds {kind}, not text")
     kind = schema.field(data.id_column).type
     try:
-        pa.array([], _plain(kind)).cast(pa.large_string())
+        pa.nulls(0, _plain(kind)).cast(pa.large_string())  # not pa.array, which imports pandas
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         raise UserError(f"{where}: column {data.id_column!r} (data.id_column) holds {kind}, not ids") from None
 

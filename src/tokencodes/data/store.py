@@ -138,17 +138,25 @@ def _schema(vocab_size: int) -> pa.Schema:
     return pa.schema({"id": pa.large_string(), "key": pa.uint64(), "tokens": tokens})
 
 
+def _column(kind: pa.DataType, values: np.ndarray) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
 def write_split(path: Path, ids: list[str], keys: list[int], lengths: list[int], raw: Path, header: dict) -> None:
     """Write one split atomically; `raw` holds its tokens, little-endian and back to back, and is mapped, not read."""
     dtype = token_dtype(header["vocab_size"])
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
     n_tokens = int(offsets[-1])
     buffer = pa.memory_map(str(raw)).read_buffer() if n_tokens else pa.py_buffer(b"")
-    values = pa.Array.from_buffers(pa.from_numpy_dtype(dtype), n_tokens, [None, buffer])
+    names = [name.encode("utf-8") for name in ids]
+    starts = np.concatenate([[0], np.cumsum([len(name) for name in names])]).astype(np.int64)
+    # From buffers: pa.array imports pandas, a quarter of a second for each shard.
     columns = [
-        pa.array(ids, pa.large_string()),
-        pa.array(keys, pa.uint64()),
-        pa.LargeListArray.from_arrays(pa.array(offsets), values),
+        pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(starts), pa.py_buffer(b"".join(names))),
+        _column(pa.uint64(), np.array(keys, dtype=np.uint64)),
+        pa.LargeListArray.from_arrays(
+            _column(pa.int64(), offsets), pa.Array.from_buffers(pa.from_numpy_dtype(dtype), n_tokens, [None, buffer])
+        ),
     ]
     metadata = {HEADER: json.dumps(header, sort_keys=True).encode()}
     batch = pa.record_batch(columns, schema=_schema(header["vocab_size"]).with_metadata(metadata))
