@@ -18,13 +18,15 @@ def test_a_failed_shard_among_twelve_in_two_queue_entries(staged):
     said = staged.snakemake(*(INDEX, *QUICK), code=1, profile="slurm", env={"STAND_IN_FAILS": "prepare part-05"})
     assert said.count("has been submitted with SLURM jobid") == 2  # a mistake is not repeated, nor is its group
     assert re.search(r"^tokencodes: failed: prepare part-05: error: prepare part-05 fails$", said, re.MULTILINE)
+    told = re.findall(r"^tokencodes: failed: prepare (part-\d\d)", said, re.MULTILINE)
     begun = {call.split()[1] for call in staged.calls() if call.startswith("prepare")}
     there = {path.parent.name for path in (staged.folder / "results/tiny/data/store").glob("part-*/manifest.json")}
     assert there == begun - {"part-05"}  # what the failed group has finished is kept
+    assert sorted([*told, *there]) == [f"part-{number:02d}" for number in range(12)]
 
     staged.snakemake(INDEX, *QUICK, profile="slurm")
     missing = [f"prepare part-{number:02d}" for number in range(12) if f"part-{number:02d}" not in there]
-    assert staged.calls() == ["index 12", *missing, "resolve"]
+    assert staged.calls() == ["index 12", *missing]
     assert staged.planned(INDEX, profile="slurm") == {}
 
 

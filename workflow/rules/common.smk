@@ -157,7 +157,12 @@ onstart:
 
 onerror:
     if workflow.is_main_process:
-        failed = [job for each in workflow.scheduler.failed for job in (each.jobs if each.is_group() else [each])]
+        failed = [
+            job
+            for each in workflow.scheduler.failed
+            for job in (each.jobs if each.is_group() else [each])
+            if not (each.is_group() and all(map(os.path.exists, job.output)))  # what the group has finished
+        ]
         guard.say_what_failed(
             [(job.rule.name, dict(job.wildcards_dict), list(job.log), list(job.output)) for job in failed],
             [argument for argument in sys.argv[1:] if argument not in workflow.dag_settings.targets],
