@@ -1,11 +1,13 @@
-"""Kill a training run again and again, at random moments, and compare what comes out with an uninterrupted run's bits.
+"""Kill training runs again and again, at random moments, and compare what comes out with an uninterrupted run's bits.
 
     python benchmarks/soak.py --run results/quickstart/runs/gf2-s0/run.yaml --store results/quickstart/data/store
-        [--minutes 20] [--every 30 60] [--ranks 1] [--steps 2000] [--seed 0]
+        [--ranks 1] [--steps 2000] [--checkpoint-every 10] [--seed 0]
+        [--minutes 20 [--every 30 60]]      one run under fire for that long, then left alone until it is done
+        [--runs 50 [--kills 2]]             or so many runs in a row, each stopped so often, anywhere from start to end
 
-Signals are drawn from TERM, USR1, INT and KILL; one in three is sent as soon as a checkpoint is being written. First
-the straight run, then the same run under fire for `--minutes` at most: after that it is left alone until it is done.
-Exit code 0 if weights, optimizer state and metrics.jsonl are the same bits, 1 if not.
+Stops are SIGTERM, SIGUSR1, SIGINT, SIGKILL and, with --runs, a time budget of a fraction of a second; one signal in
+three is sent as soon as a checkpoint is being written. First the straight run, then those under fire. Exit code 0 if
+weights, optimizer state and metrics.jsonl are the same bits in all, 1 if not.
 """
 
 import argparse
@@ -19,13 +21,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from tokencodes import config
+from tokencodes.errors import EXIT_STOPPED_EARLY
 from tokencodes.train import checkpoint
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGKILL)
+BUDGET = ("--time-budget", "0.001")  # minutes: over when the first step is done
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
+MORE_STARTS = 5  # than stops, before a run that does not end counts as one that cannot
 
 
 def command(run: Path, store: Path, out: Path, ranks: int) -> list[str]:
@@ -47,35 +55,73 @@ def wait_for_writing(out: Path, process: subprocess.Popen, seconds: float) -> No
     while time.monotonic() < deadline and process.poll() is None:
         if any((out / "checkpoints").glob(".step_*.tmp")):
             return
-        time.sleep(0.001)
+        time.sleep(0.0005)
 
 
-def under_fire(line: list[str], out: Path, args: argparse.Namespace) -> Counter:
-    draw, sent = random.Random(args.seed), Counter()
-    until = time.monotonic() + args.minutes * 60
-    while True:
-        process = subprocess.Popen(line, env=ENV, stderr=subprocess.DEVNULL, start_new_session=True)
-        while time.monotonic() < until:
-            wait = draw.uniform(*args.every)
-            try:
-                process.wait(wait)
-                break
-            except subprocess.TimeoutExpired:
-                pass
-            writing = draw.random() < 1 / 3
-            if writing:
-                wait_for_writing(out, process, max(args.every))
-            kind = draw.choice(SIGNALS)
-            if process.poll() is None:
-                sent[f"{kind.name}{' while writing' if writing else ''}"] += 1
-                # a kill takes all processes of the job, as a scheduler's does
-                os.killpg(process.pid, kind) if kind == signal.SIGKILL else process.send_signal(kind)
-            process.wait()
-            break
-        process.wait()
-        print(f"  exit {process.returncode}; {sum(sent.values())} signals so far", file=sys.stderr, flush=True)
+def kill_job(process: subprocess.Popen) -> None:
+    """Kill all processes of the job at once, as a scheduler does; torchrun's are in sessions of their own."""
+    launcher = psutil.Process(process.pid)
+    for each in (launcher, *launcher.children(recursive=True)):
+        each.kill()
+
+
+def stop_once(line: list[str], out: Path, wait: float, draw: random.Random, patience: float) -> str | None:
+    """Start the run and send it one signal after `wait` seconds; says which, or None if it had ended by then."""
+    process = subprocess.Popen(line, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        process.wait(wait)
+    except subprocess.TimeoutExpired:
+        pass
+    writing, kind = draw.random() < 1 / 3, draw.choice(SIGNALS)
+    if writing:
+        wait_for_writing(out, process, patience)
+    said = None
+    if process.poll() is None:
+        said = f"{kind.name}{' while writing' if writing else ''}"
+        kill_job(process) if kind == signal.SIGKILL else process.send_signal(kind)
+    process.wait()
+    return said
+
+
+def soak(line: list[str], out: Path, args: argparse.Namespace, draw: random.Random) -> Counter:
+    """One run, signalled every so often for --minutes."""
+    sent, until = Counter(), time.monotonic() + args.minutes * 60
+    while time.monotonic() < until and not (out / "final.json").exists():
+        if said := stop_once(line, out, draw.uniform(*args.every), draw, max(args.every)):
+            sent[said] += 1
+            print(f"  {sum(sent.values())} signals so far, the last {said}", file=sys.stderr, flush=True)
+    finish(line, out)
+    return sent
+
+
+def one_of_many(line: list[str], out: Path, args: argparse.Namespace, draw: random.Random, straight: float) -> Counter:
+    """One run, stopped --kills times at moments drawn from the length of the straight one."""
+    sent = Counter()
+    for _ in range(args.kills):
+        if draw.random() < 1 / (len(SIGNALS) + 1):
+            subprocess.run([*line, *BUDGET], env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            sent["time budget"] += 1
+        elif said := stop_once(line, out, draw.uniform(0, straight), draw, straight):
+            sent[said] += 1
+    finish(line, out)
+    return sent
+
+
+def finish(line: list[str], out: Path) -> None:
+    """Start the run until it is done."""
+    for _ in range(MORE_STARTS):
+        done = subprocess.run(line, env=ENV, capture_output=True, text=True)
         if (out / "final.json").exists():
-            return sent
+            return
+        if done.returncode not in (EXIT_STOPPED_EARLY, 0):
+            raise SystemExit(f"the run cannot be continued: {done.stderr.strip().splitlines()[-1]}")
+    raise SystemExit(f"the run did not end in {MORE_STARTS} starts")
+
+
+def straight_run(start: Callable[[Path], list[str]], folder: Path) -> tuple[dict[str, str], float]:
+    begun = time.monotonic()
+    subprocess.run(start(folder), env=ENV, check=True, capture_output=True)
+    return bits(folder), time.monotonic() - begun
 
 
 def main() -> int:
@@ -84,6 +130,8 @@ def main() -> int:
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--every", type=float, nargs=2, default=(30, 60), metavar=("LOW", "HIGH"), help="seconds")
+    parser.add_argument("--runs", type=int, help="so many runs in a row instead of one long one")
+    parser.add_argument("--kills", type=int, default=2, help="stops in each of --runs")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--checkpoint-every", type=int, default=10)
@@ -97,19 +145,34 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     run = folder / "run.yaml"
     run.write_text(config.dump(config.parse(config.Run, value, "the soak's run")))
+
+    def start(out: Path) -> list[str]:
+        return command(run, args.store, out, args.ranks)
+
+    draw, sent, different = random.Random(args.seed), Counter(), []
+    expected, straight = straight_run(start, folder / "straight")
     begun = time.monotonic()
-    subprocess.run(command(run, args.store, folder / "straight", args.ranks), env=ENV, check=True, capture_output=True)
-    straight = time.monotonic() - begun
-    begun = time.monotonic()
-    sent = under_fire(command(run, args.store, folder / "killed", args.ranks), folder / "killed", args)
+    for number in range(args.runs or 1):
+        out = folder / f"killed-{number}"
+        if args.runs:
+            sent += one_of_many(start(out), out, args, draw, straight)
+        else:
+            sent += soak(start(out), out, args, draw)
+        found = bits(out)
+        unequal = [name for name in expected if found[name] != expected[name]]
+        different += [number] if unequal else []
+        print(f"run {number + 1}: {'DIFFERENT: ' + ', '.join(unequal) if unequal else 'same bits'}", flush=True)
+        if not unequal:
+            shutil.rmtree(out)
     killed = time.monotonic() - begun
-    expected, found = bits(folder / "straight"), bits(folder / "killed")
     print(f"{args.steps} steps, {args.ranks} rank(s): straight {straight:.0f} s, under fire {killed:.0f} s")
-    print(f"signals: {', '.join(f'{count} {name}' for name, count in sorted(sent.items()))}")
-    for name in expected:
-        print(f"{name:<24}{'same bits' if expected[name] == found[name] else 'DIFFERENT'}")
+    print(f"stops: {', '.join(f'{count} {name}' for name, count in sorted(sent.items()))}")
+    print(f"{(args.runs or 1) - len(different)} of {args.runs or 1} ended with the bits of the straight run")
+    if different:
+        print(f"kept for a look: {folder}")
+        return 1
     shutil.rmtree(folder)
-    return 0 if expected == found else 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -289,6 +289,7 @@ class Train(Strict):
     validate_every: int = Field(ge=1)
     validation_windows: int = Field(ge=1)
     log_every: int = Field(1, ge=1)
+    tensorboard: bool = False  # curves for TensorBoard under DIR/tensorboard too
     peak_tflops: float | None = Field(None, gt=0)  # of one GPU in `precision`, for the MFU in timing.jsonl
     time_budget_min: float | None = Field(None, gt=0)  # stop, save and exit 75 after this many minutes
     on_code_change: Literal["refuse", "restart", "continue"] = "refuse"  # what a checkpoint of other code is worth
@@ -373,6 +374,7 @@ NOT_IDENTITY = (
     "checkpoint_every",
     "keep_checkpoints",
     "log_every",
+    "tensorboard",
     "peak_tflops",
     "time_budget_min",
     "on_code_change",

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from tokencodes.model.loss import summed_cross_entropy
 
@@ -48,6 +49,14 @@ def test_only_what_asks_gets_a_gradient(frozen):
     if loss.requires_grad:
         loss.backward()
     assert (hidden.grad is None) == (frozen != "weight") and (weight.grad is None) == (frozen != "hidden")
+
+
+@pytest.mark.parametrize(("grad", "products"), [(True, 3), (False, 1)])
+def test_without_gradients_only_the_logits_are_computed(grad, products):
+    hidden, weight, targets = case(32, 8, 50, 0)
+    with torch.set_grad_enabled(grad), FlopCounterMode(display=False) as counter:
+        summed_cross_entropy(hidden, weight, targets, 8)
+    assert counter.get_total_flops() == products * 2 * 32 * 8 * 50
 
 
 def test_extreme_logits_stay_finite():

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -183,7 +184,7 @@ def finish(line, attempts=10):
     raise AssertionError("never finished")
 
 
-LONG = {"max_steps": 120, "checkpoint_every": 10, "validate_every": 40}
+LONG = {"max_steps": 300, "checkpoint_every": 10, "validate_every": 40}
 
 
 def wait_for_line(path, n, process):
@@ -196,10 +197,26 @@ def wait_for_line(path, n, process):
     raise AssertionError(f"{path} did not reach {n} lines; exit {process.poll()}")
 
 
+@pytest.fixture(scope="module")
+def long_straight(tiny, tmp_path_factory):
+    """The bits of an uninterrupted run of LONG on one or two processes."""
+    done = {}
+
+    def get(ranks):
+        if ranks not in done:
+            folder = tmp_path_factory.mktemp(f"long-{ranks}")
+            finish(command(tiny, folder, ranks=ranks, **LONG, **SPLIT[ranks]))
+            done[ranks] = bits(folder / "out")
+        return done[ranks]
+
+    return get
+
+
+SPLIT = {1: {}, 2: {"micro_batch_size": 1}}
+
+
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGKILL])
-def test_a_signal_at_any_time_costs_no_bit(tiny, tmp_path, kind):
-    (tmp_path / "straight").mkdir()
-    finish(command(tiny, tmp_path / "straight", **LONG))
+def test_a_signal_at_any_time_costs_no_bit(tiny, tmp_path, long_straight, kind):
     draw = random.Random(int(kind))
     line, journal = command(tiny, tmp_path, **LONG), tmp_path / "out" / "metrics.jsonl"
     for _ in range(2):
@@ -213,9 +230,45 @@ def test_a_signal_at_any_time_costs_no_bit(tiny, tmp_path, kind):
         else:
             assert process.returncode == 75 and f"({signal.Signals(kind).name}); start again to go on" in said
     finish(line)
-    assert bits(tmp_path / "out") == bits(tmp_path / "straight" / "out")
+    assert bits(tmp_path / "out") == long_straight(1)
     left = [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()]
     assert len(left) == 2 and not any(name.startswith(".") for name in left)
+
+
+def wait_for_writing(folder, process):
+    """Until a checkpoint is being written."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if folder.is_dir() and any(path.name.startswith(".step_") for path in folder.iterdir()):
+            return
+    assert time.monotonic() < deadline
+
+
+def kill_job(process):
+    """All its processes at once, as a scheduler does; torchrun's are in sessions of their own."""
+    launcher = psutil.Process(process.pid)
+    for each in (launcher, *launcher.children(recursive=True)):
+        each.kill()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_kills_while_saving_and_a_budget_that_is_over_at_once_cost_no_bit(tiny, tmp_path, long_straight, ranks):
+    line = command(tiny, tmp_path, ranks=ranks, **LONG, **SPLIT[ranks])
+    draw, codes = random.Random(ranks), []
+    for kind in draw.sample([signal.SIGKILL, signal.SIGTERM, "budget"], 3):
+        if kind == "budget":
+            over = [*line, "--time-budget", "0.0001"]
+            codes.append(subprocess.run(over, env=ENV, capture_output=True, timeout=300).returncode)
+            continue
+        process = subprocess.Popen(line, env=ENV, stderr=subprocess.DEVNULL)
+        for _ in range(draw.randint(1, 2)):  # that of the first step, or the next
+            wait_for_writing(tmp_path / "out" / "checkpoints", process)
+            time.sleep(0.01)
+        kill_job(process) if kind == signal.SIGKILL else process.send_signal(kind)
+        codes.append(process.wait(timeout=120))
+    assert sum(code != 0 for code in codes) >= 2, codes  # on a slow machine one may come too late
+    finish(line)
+    assert bits(tmp_path / "out") == long_straight(ranks)
 
 
 def test_the_time_budget_stops_in_time_and_the_run_goes_on(tiny, tmp_path):
@@ -311,6 +364,58 @@ def test_the_number_of_processes_is_asserted(tiny, tmp_path):
     run = tiny.config(train={"n_gpus": 2, "micro_batch_size": 1}).run("gf2", 0)
     with pytest.raises(UserError, match=r"n_gpus is 2 but 1 process.*torchrun --standalone --nproc-per-node 2"):
         loop.train(run, tiny.store, tmp_path)
+
+
+def test_sharded_ranks_may_have_unequally_many_held_out_windows(tiny, tmp_path):
+    """All must make as many forward passes: each gathers the weights from all."""
+    odd = {"validation_windows": 5, "max_steps": 4}
+    loop.train(tiny.config(train=odd).run("gf2", 0), tiny.store, tmp_path / "one")
+    finish(command(tiny, tmp_path, ranks=2, micro_batch_size=1, parallel="fsdp", **odd))
+    one, two = (metrics.read_jsonl(tmp_path / name / "metrics.jsonl")[-1]["val_loss"] for name in ("one", "out"))
+    assert one == pytest.approx(two, rel=1e-5)
+
+
+# ------------------------------------------------------- before and after the first step
+
+
+def test_the_rehearsal_leaves_no_trace(tiny):
+    trainer = loop.Trainer(
+        tiny.config().run("gf2", 0), Store.open(tiny.store), tiny.folder / "x", one_rank(), loop.Stop(None)
+    )
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    random_state = torch.get_rng_state()
+    trainer.rehearse()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert not trainer.optimizer.state and all(p.grad is None for p in trainer.model.parameters())
+
+
+@pytest.mark.parametrize("at", ["validation", "training"])
+def test_what_does_not_fit_shows_before_the_store_is_read(tiny, tmp_path, monkeypatch, at):
+    real = loop.Trainer.losses
+
+    def full(self, windows):
+        if torch.is_grad_enabled() == (at == "training"):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return real(self, windows)
+
+    monkeypatch.setattr(loop.Trainer, "losses", full)
+    monkeypatch.setattr(loop, "verify", lambda store: pytest.fail("the store was read first"))
+    with pytest.raises(UserError, match=r"does not fit into memory.*2\.00 GiB.*micro_batch_size") as error:
+        loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+    assert len(str(error.value).splitlines()) == 1 and not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_saving_is_proved_after_the_first_step_of_each_start(tiny, tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr(
+        checkpoint,
+        "save",
+        lambda folder, step, *rest, real=checkpoint.save: (saved.append(step), real(folder, step, *rest)),
+    )
+    stop_at(monkeypatch, {4})
+    train_until_done(tiny.config(train={"checkpoint_every": 100}).run("gf2", 0), tiny.store, tmp_path)
+    assert saved == [1, 4, 5, 12]
 
 
 # --------------------------------------------------------------------- guards

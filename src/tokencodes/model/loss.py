@@ -67,4 +67,6 @@ def summed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk:
     autocast, the softmax is float32. Gradients are computed with the loss; the result may be scaled, but not
     differentiated twice.
     """
+    if not torch.is_grad_enabled():
+        hidden, weight = hidden.detach(), weight.detach()  # else their gradients would be made all the same
     return _ChunkedCrossEntropy.apply(hidden, weight, targets, chunk)

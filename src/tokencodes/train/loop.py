@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from tokencodes import __version__, codeversion, config
 from tokencodes.data.sampler import Sampler
 from tokencodes.data.store import Store, verify
-from tokencodes.errors import StoppedEarly, UserError
+from tokencodes.errors import StoppedEarly, UserError, one_line
 from tokencodes.files import digest, read_json, sha256_file, write_json, write_text
 from tokencodes.model import accounting, transformer
 from tokencodes.model.loss import summed_cross_entropy
@@ -120,8 +120,38 @@ class Trainer:
         held_out = Sampler(store, "validation", context, run.data.split.seed)
         self.validation = held_out.windows(0, range(ranks.rank, max(1, windows), ranks.world_size))
         self.n_validation = max(1, windows)
+        # sharded weights meet in every forward pass: all ranks make as many, whether they have windows left or not
+        self.validation_batches = math.ceil(math.ceil(self.n_validation / ranks.world_size) / train.micro_batch_size)
 
     # ------------------------------------------------------------ one step
+
+    def rehearse(self) -> None:
+        """A validation batch and one accumulation, of token 0 alone, with the optimizer's state beside them.
+
+        What does not fit into memory shows at once, not after the store has been read or at the first validation: all
+        batches have one size. It changes no weight, no random state and no record. Between ranks it also brings DDP to
+        the buckets that it keeps from its second step on, so that a resumed run adds up gradients in the order of a
+        straight one. Raises UserError if memory does not suffice.
+        """
+        train = self.run.train
+        windows = np.zeros((train.micro_batch_size, self.run.model.context_length + 1), dtype=np.int64)
+        try:
+            moments = [torch.empty_like(p) for p in self.model.parameters() for _ in ("exp_avg", "exp_avg_sq")]
+            with torch.no_grad():
+                self.losses(windows)
+            for last in (False, True) if train.grad_accum_steps > 1 else (True,):
+                with self.ranks.accumulating(self.module, last=last):
+                    self.losses(windows).backward()
+            del moments
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+                raise
+            raise UserError(
+                f"train: one step does not fit into memory ({one_line(error)[:120]}); lower train.micro_batch_size and "
+                "raise grad_accum_steps, set activation_checkpointing: true or parallel: fsdp, or use a smaller "
+                "loss_chunk_tokens; `tokencodes plan` says what each asks for"
+            ) from error
+        self.optimizer.zero_grad(set_to_none=True)
 
     def losses(self, windows: np.ndarray) -> Tensor:
         """Summed loss of windows (n, context + 1): inputs are all but the last token, targets all but the first."""
@@ -175,8 +205,12 @@ class Trainer:
         """Mean loss over the fixed validation windows, nats a token."""
         size = self.run.train.micro_batch_size
         total = 0.0
-        for start in range(0, len(self.validation), size):
-            total += self.losses(self.validation[start : start + size]).item()
+        for batch in range(self.validation_batches):
+            windows = self.validation[batch * size : (batch + 1) * size]
+            if len(windows):
+                total += self.losses(windows).item()
+            else:
+                self.losses(np.zeros((1, self.run.model.context_length + 1), dtype=np.int64))  # for the others alone
         return self.ranks.all_sum([total])[0] / (self.n_validation * self.run.model.context_length)
 
     def pace(self, seconds: float) -> dict[str, float | None]:
@@ -221,7 +255,7 @@ class Trainer:
         distributed.set_rng_state(found.tensors("rng"), self.ranks.device)
         return found.step
 
-    def save(self, step: int, journals: list[metrics.Journal]) -> None:
+    def save(self, step: int, journals: list[metrics.Journal | metrics.Board]) -> None:
         """A checkpoint of `step`, written by the main rank; all wait for it."""
         with self.stop.timing("save"):
             parts = {
@@ -242,34 +276,37 @@ class Trainer:
         """From the newest checkpoint to the last step; final.json is written last."""
         train, main = self.run.train, self.ranks.main
         start = self.resume()
+        journals: list[metrics.Journal | metrics.Board] = []
         if main:
             journal = metrics.Journal(self.out / "metrics.jsonl", start, complete=True)
             timing = metrics.Journal(self.out / "timing.jsonl", start, complete=False)
+            board = metrics.Board(self.out / "tensorboard", start) if train.tensorboard else None
+            journals = [each for each in (journal, timing, board) if each is not None]
             where = "from the start" if start == 0 else f"again after step {start}"
             metrics.say(self.label, f"{where}, {train.max_steps} steps of {train.tokens_per_step:,} tokens")
-        journals = [journal, timing] if main else []
-        last_said, said_at = start, time.monotonic()
-        for step in range(start + 1, train.max_steps + 1):
-            begun = time.monotonic()
-            with self.stop.timing("step"):
-                record, data_s, stopping = self.update(step)
-                last = step == train.max_steps
-                if step % train.validate_every == 0 or last:
-                    record["val_loss"] = self.validate()
-            if main:
-                seconds = time.monotonic() - begun
-                journal.append(record)
-                timing.append({"step": step, **self.pace(seconds), "data_s": data_s})
-                if step % train.log_every == 0 or last or "val_loss" in record:
-                    a_step = (time.monotonic() - said_at) / (step - last_said)
-                    line = metrics.progress_line(step, train.max_steps, record, train.tokens_per_step / a_step, a_step)
-                    metrics.say(self.label, line)
-                    last_said, said_at = step, time.monotonic()
-            if step % train.checkpoint_every == 0 or last or stopping:
-                self.save(step, journals)
-            if stopping and not last:
-                why = self.stop.reason or "another rank"
-                raise StoppedEarly(f"train {self.label}: stopped at step {step} ({why}); start again to go on")
+        progress = metrics.Progress(self.label, start, train.max_steps, train.tokens_per_step, train.log_every)
+        with contextlib.closing(progress):
+            for step in range(start + 1, train.max_steps + 1):
+                begun = time.monotonic()
+                with self.stop.timing("step"):
+                    record, data_s, stopping = self.update(step)
+                    last = step == train.max_steps
+                    if step % train.validate_every == 0 or last:
+                        record["val_loss"] = self.validate()
+                if main:
+                    seconds = time.monotonic() - begun
+                    pace = {"step": step, **self.pace(seconds), "data_s": data_s}
+                    journal.append(record)
+                    timing.append(pace)
+                    if board is not None:
+                        board.append({**record, **pace})
+                    progress.step(record)
+                # the first of this process too: it proves that saving works, and tells the time budget its length
+                if step % train.checkpoint_every == 0 or step == start + 1 or last or stopping:
+                    self.save(step, journals)
+                if stopping and not last:
+                    why = self.stop.reason or "another rank"
+                    raise StoppedEarly(f"train {self.label}: stopped at step {step} ({why}); start again to go on")
         if main:
             self.finish()
 
@@ -367,10 +404,14 @@ def train(run: config.Run, store_dir: Path, out: Path, *, time_budget_min: float
             if already_done(run, out):
                 metrics.say(f"{run.interface_name}-s{run.seed}", "final.json is there: nothing to do")
                 return
+            if run.train.tensorboard and ranks.main:
+                metrics.summary_writer()  # or what is missing shows after the store has been read
             distributed.make_deterministic(run.train.cpu_threads, run.seed)
             store = Store.open(store_dir, vocab_size=run.model.vocab_size)
             check_store(run, store)
+            trainer = Trainer(run, store, out, ranks, stop)
+            trainer.rehearse()
             if ranks.main:
                 verify(store_dir)  # opening cannot see a changed token; hashing is minutes, training is weeks
             ranks.barrier()
-            Trainer(run, store, out, ranks, stop).loop()
+            trainer.loop()

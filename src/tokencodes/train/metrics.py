@@ -6,12 +6,17 @@ for byte, for an interrupted run and a straight one. Clock times go to timing.js
 
 import json
 import os
+import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from tokencodes.errors import UserError
 from tokencodes.files import write_text
+
+REDRAW_S = 0.1  # a terminal's line is rewritten at most so often
+CLEAR_LINE = "\r\x1b[K"
 
 
 class Journal:
@@ -50,6 +55,38 @@ class Journal:
         os.fsync(self.file.fileno())
 
 
+class Board:
+    """The same records for TensorBoard, under DIR/tensorboard: one curve for each key but `step`.
+
+    Each start adds an event file that says from which step on what older files hold is void (`purge_step`).
+    """
+
+    def __init__(self, folder: Path, last_step: int):
+        """Continue after `last_step`. Raises UserError if the package tensorboard is not installed."""
+        self.writer = summary_writer()(str(folder), purge_step=last_step + 1)
+
+    def append(self, record: dict[str, Any]) -> None:
+        """One point on each curve; what is null or the step itself has none."""
+        for key, value in record.items():
+            if key != "step" and value is not None:
+                self.writer.add_scalar(key, value, record["step"])
+
+    def sync(self) -> None:
+        """Write what is queued: steps that a checkpoint holds are not made again."""
+        self.writer.flush()
+
+
+def summary_writer() -> type:
+    """TensorBoard's SummaryWriter. Raises UserError if its package is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError(
+            "train.tensorboard: true needs the package tensorboard; `pip install tensorboard`, or set it to false"
+        ) from None
+    return SummaryWriter
+
+
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """All records of a journal."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -60,6 +97,40 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Progress:
+    """How far a run is, on stderr: a line every `log_every` steps and at each validation; in a terminal one line that
+    is rewritten, and a lasting one at each validation."""
+
+    def __init__(self, run: str, start: int, n_steps: int, tokens_per_step: int, log_every: int):
+        self.run, self.n_steps, self.tokens_per_step, self.log_every = run, n_steps, tokens_per_step, log_every
+        self.live = sys.stderr.isatty()
+        self.since, self.since_step, self.drawn = time.monotonic(), start, 0.0
+
+    def step(self, record: dict[str, Any]) -> None:
+        """Tell of one step that is done."""
+        step, now = record["step"], time.monotonic()
+        lasting = step == self.n_steps or "val_loss" in record
+        due = lasting or step % self.log_every == 0
+        if not due and not (self.live and now - self.drawn >= REDRAW_S):
+            return
+        seconds = (now - self.since) / (step - self.since_step)
+        line = progress_line(step, self.n_steps, record, self.tokens_per_step / seconds, seconds)
+        if self.live:
+            line = f"train {self.run}: {line}"
+            room = shutil.get_terminal_size().columns - 1
+            print(CLEAR_LINE + line[:room], end="\n" if lasting else "", file=sys.stderr, flush=True)
+            self.drawn = now
+        else:
+            say(self.run, line)
+        if due:
+            self.since, self.since_step = now, step
+
+    def close(self) -> None:
+        """Leave the terminal on a line of its own."""
+        if self.live and self.drawn:
+            print(CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
 
 def say(run: str, text: str) -> None:
