@@ -98,6 +98,13 @@ def _export(args: argparse.Namespace) -> None:
     export.export(args.run_dir, args.tokenizer, args.out)
 
 
+def _import(args: argparse.Namespace) -> None:
+    from tokencodes.train import published
+
+    settings = config.load(args.config)
+    published.import_checkpoint(settings, args.interface, args.weights, args.map, args.tokenizer, args.out)
+
+
 def _validate(args: argparse.Namespace) -> None:
     from tokencodes.validate import checks
 
@@ -212,6 +219,16 @@ def parser() -> argparse.ArgumentParser:
     sub = stage("export", _export, "write the final checkpoint as a Transformers model directory")
     sub.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="what `tokencodes train` wrote")
     sub.add_argument("--tokenizer", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    sub = stage("import", _import, "write a published checkpoint of the config's shape as a model directory of ours")
+    config_file(sub)
+    sub.add_argument("--interface", required=True, help="the interface of the config that it has")
+    sub.add_argument("--weights", type=Path, required=True, metavar="DIR", help="its files, or one of them")
+    sub.add_argument(
+        "--map", type=Path, metavar="FILE.yaml", help="names of its tensors (those of Transformers' Llama)"
+    )
+    sub.add_argument("--tokenizer", type=Path, metavar="DIR", help="what `tokencodes tokenizer` wrote")
     sub.add_argument("--out", type=Path, required=True, metavar="DIR")
 
     sub = stage("validate", _validate, "check an exported model against its run, bit for bit")

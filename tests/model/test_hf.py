@@ -19,6 +19,7 @@ INTERFACES = {
     "hadamard": {"kind": "code", "codebook": {"kind": "binary"}, "lift": "hadamard", "scale": "matched"},
     "orthogonal": {"kind": "code", "codebook": {"kind": "linear", "width": 12}, "lift": "orthogonal"},
     "gaussian": {"kind": "code", "codebook": {"kind": "gaussian", "width": 16}, "scale": "matched"},
+    "gaussian_orthogonal": {"kind": "code", "codebook": {"kind": "gaussian", "width": 16}, "lift": "orthogonal"},
     "learned_code": {"kind": "code", "codebook": {"kind": "learned", "width": 8}},
 }
 
@@ -154,9 +155,41 @@ def test_a_changed_interface_is_refused(saved, key, value):
         hf.load(path)
 
 
-def test_the_code_book_survives_loading_in_half_precision(saved):
-    net, path = saved("binary8")
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
-    assert model.lm_head.weight.dtype == torch.bfloat16
-    assert torch.equal(model.model.decoder.input.codebook, net.decoder.input.codebook)
+FIXED = ["binary8", "gf2", "hadamard", "orthogonal", "gaussian", "gaussian_orthogonal"]
+
+
+@pytest.mark.parametrize("kind", FIXED)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("device_map", [None, "cpu"])
+def test_what_is_fixed_survives_loading_in_half_precision(saved, kind, dtype, device_map):
+    net, path = saved(kind)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, device_map=device_map)
+    assert model.lm_head.weight.dtype == dtype
+    for name, buffer in net.decoder.input.named_buffers():
+        found = model.model.decoder.input.get_buffer(name)
+        assert found.dtype == buffer.dtype and torch.equal(found, buffer), name
+    assert torch.equal(model.model.decoder.input(IDS), net.decoder.input(IDS))
     assert model(IDS).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "orthogonal", "gaussian_orthogonal"])
+def test_a_changed_continuous_buffer_is_refused_in_half_precision_too(saved, kind):
+    _, path = saved(kind)
+
+    def nudge(tensors):
+        buffer = tensors[f"model.decoder.input.{'codebook' if kind == 'gaussian' else 'lift'}"]
+        buffer[3, 1] = torch.nextafter(buffer[3, 1], buffer.new_tensor(torch.inf))
+
+    edit_tensors(path, nudge)
+    with pytest.raises(ValueError, match=r"differs .* 1 row.* 3"):
+        AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("kind", INTERFACES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_meta_device_has_shapes_and_nothing_to_compare(saved, kind, dtype):
+    net, path = saved(kind)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, device_map="meta")
+    assert {tensor.device.type for tensor in model.state_dict().values()} == {"meta"}
+    found = {name.removeprefix("model."): tensor.shape for name, tensor in model.state_dict().items()}
+    assert found == {name: tensor.shape for name, tensor in net.state_dict().items()}

@@ -73,9 +73,7 @@ The whole run, resolved, is in tokencodes.json.
 
 def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
     """Write `out`: config.json, model.safetensors, generation_config.json, tokenizer files, the model's code, README.md
-    and tokencodes.json.
-
-    The folder is written under a temporary name and renamed. Raises UserError if the tokenizer is not the run's.
+    and tokencodes.json. Raises UserError if the tokenizer is not the run's.
     """
     run, model, final = trained(run_dir)
     if sha256_file(tokenizer / "tokenizer.json") != final["tokenizer_sha256"]:
@@ -89,32 +87,36 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
         pad_token_id=ids["eos_token_id"],
         auto_map=standalone.AUTO_MAP,
     )
-    adapter = hf.from_transformer(model, settings).to(torch.float32)
+    facts = {
+        "interface": run.interface_name,
+        "seed": run.seed,
+        "checkpoint_sha256": final["model_sha256"],
+        "store_sha256": final["store_sha256"],
+        "tokenizer_sha256": final["tokenizer_sha256"],
+        "run": run.model_dump(mode="json"),
+    }
+    write_model(hf.from_transformer(model, settings).to(torch.float32), tokenizer, card(run, final), facts, out)
+    print(f"{out}: {sum(p.numel() for p in model.parameters()):,} parameters")
+
+
+def write_model(
+    adapter: hf.TokenCodesForCausalLM, tokenizer: Path | None, readme: str, facts: dict[str, Any], out: Path
+) -> None:
+    """A model directory: `adapter`, the tokenizer's files, the model's own code, README.md, and as tokencodes.json
+    `facts` and the hash of the weights. It is written under a temporary name and renamed."""
     temporary = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     transformers.utils.logging.disable_progress_bar()
     adapter.save_pretrained(temporary, max_shard_size="1TB")  # one file: its hash is the model's
-    for name in TOKENIZER_FILES:
+    for name in TOKENIZER_FILES if tokenizer else ():
         if (tokenizer / name).exists():
             shutil.copyfile(tokenizer / name, temporary / name)
     standalone.write(temporary)
-    write_text(temporary / "README.md", card(run, final))
-    write_json(
-        temporary / "tokencodes.json",
-        {
-            "interface": run.interface_name,
-            "seed": run.seed,
-            "model_sha256": sha256_file(temporary / "model.safetensors"),
-            "checkpoint_sha256": final["model_sha256"],
-            "store_sha256": final["store_sha256"],
-            "tokenizer_sha256": final["tokenizer_sha256"],
-            "run": run.model_dump(mode="json"),
-        },
-    )
+    write_text(temporary / "README.md", readme)
+    write_json(temporary / "tokencodes.json", {**facts, "model_sha256": sha256_file(temporary / "model.safetensors")})
     for path in temporary.iterdir():
         shutil.copymode(temporary / "README.md", path)  # safetensors are written for their owner alone
         fsync_file(path)
     shutil.rmtree(out, ignore_errors=True)
     temporary.rename(out)
     fsync_directory(out.parent)
-    print(f"{out}: {sum(p.numel() for p in model.parameters()):,} parameters")
