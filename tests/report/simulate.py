@@ -143,7 +143,6 @@ def store(settings: config.Config) -> dict[str, Any]:
                 "validation": {"documents": 3, "tokens": 45_000},
                 "characters": 3_900_000,
                 "bytes": 3_950_000,
-                "raw_bytes": 1_500_000,
             }
         )
     total = {
@@ -153,7 +152,7 @@ def store(settings: config.Config) -> dict[str, Any]:
         "tokens": sum(s["tokens"] for s in shards),
         "train": {"documents": 228, "tokens": sum(s["train"]["tokens"] for s in shards)},
         "validation": {"documents": 12, "tokens": 180_000},
-        **{key: sum(s[key] for s in shards) for key in ("characters", "bytes", "raw_bytes")},
+        **{key: sum(s[key] for s in shards) for key in ("characters", "bytes")},
         "lengths": histogram(settings, 240, 4),
     }
     return {

@@ -126,7 +126,7 @@ DAMAGE = [
     (("shards", 1, "bytes"), "many", "shard 2: bytes"),
     (("shards", 1, "dropped"), [], "shard 2: dropped"),
     (("dropped",), 8, "dropped"),
-    (("raw_bytes",), True, "raw_bytes"),
+    (("bytes",), True, "bytes"),
     (("lengths",), 5, "the key lengths.edges"),
     (("lengths", "edges"), [4, 2, 1], "lengths.edges"),
     (("lengths", "edges"), [1], "lengths.edges"),

@@ -332,7 +332,7 @@ def _check_documents(reader: _Reader, content: dict[str, Any], where: str) -> No
     for split in ("train", "validation"):
         for key in ("documents", "tokens"):
             reader.count(content, where, split, key)
-    for key in {"characters", "bytes", "raw_bytes"} & content.keys():
+    for key in {"characters", "bytes"} & content.keys():
         reader.count(content, where, key)
     dropped = reader.get(content, where, "dropped")
     if not isinstance(dropped, dict):

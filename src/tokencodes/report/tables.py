@@ -350,7 +350,7 @@ def data(results: Results, *, timed: bool = False) -> Table:
         record["tokens"] = entry.get("tokens")
         for part in ("train", "validation"):
             record |= {f"{part}_{what}": entry.get(part, {}).get(what) for what in ("documents", "tokens")}
-        record |= {key: entry.get(key) for key in ("characters", "bytes", "raw_bytes")}
+        record |= {key: entry.get(key) for key in ("characters", "bytes")}
         record |= {key: sum(int(t[key]) for t in timings) if whole else None for key in ENCODED}
         records.append(record)
         paces.append(_pace(timings))
