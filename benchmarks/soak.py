@@ -61,6 +61,7 @@ def wait_for_writing(out: Path, process: subprocess.Popen, seconds: float) -> No
 def kill_job(process: subprocess.Popen) -> None:
     """Kill all processes of the job at once, as a scheduler does; torchrun's are in sessions of their own."""
     launcher = psutil.Process(process.pid)
+    launcher.suspend()  # it would start more of them while they are listed
     for each in (launcher, *launcher.children(recursive=True)):
         each.kill()
 

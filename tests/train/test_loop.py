@@ -247,6 +247,7 @@ def wait_for_writing(folder, process):
 def kill_job(process):
     """All its processes at once, as a scheduler does; torchrun's are in sessions of their own."""
     launcher = psutil.Process(process.pid)
+    launcher.suspend()  # it would start more of them while they are listed
     for each in (launcher, *launcher.children(recursive=True)):
         each.kill()
 
