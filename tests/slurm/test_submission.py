@@ -20,7 +20,7 @@ JOBS = {
 
 
 @pytest.fixture(scope="module")
-def submitted(request, root, tiny, tmp_path_factory):
+def submitted(root, tiny, tmp_path_factory):
     """One chain of the paper's jobs, on two shards, with sbatch's command lines and torchrun's calls written down."""
     project = copy_of(root, tiny, tmp_path_factory.mktemp("paper") / "project", stand_ins=True)
     project.edit("config/paper.yaml", "n_shards: 234", "n_shards: 2")
@@ -30,14 +30,14 @@ def submitted(request, root, tiny, tmp_path_factory):
     shim(
         project,
         "torchrun",
-        'echo "${*:1:5} tasks=$SLURM_NTASKS/$SLURM_STEP_NUM_TASKS gpus=$CUDA_VISIBLE_DEVICES" >> torchrun.log\n'
-        'shift 5; exec tokencodes "$@"',
+        'echo "${*:1:6} tasks=$SLURM_NTASKS/$SLURM_STEP_NUM_TASKS gpus=$CUDA_VISIBLE_DEVICES" >> torchrun.log\n'
+        'shift 6; exec tokencodes "$@"',
     )
     project.snakemake(
         *("results/paper/eval/gf2-s0/mmlu-5shot.json", *QUICK), config="config/paper.yaml", profile="slurm"
     )
     lines = [shlex.split(line) for line in (project.folder / "sbatch.log").read_text().splitlines()]
-    return project, {re.match(r"(rule_[a-z]+)?(.*)", line[line.index("--comment") + 1])[0]: line for line in lines}
+    return project, {line[line.index("--comment") + 1]: line for line in lines}
 
 
 def option(line, name):
@@ -47,10 +47,10 @@ def option(line, name):
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_job_asks_for_what_the_config_comes_to(submitted, root, job):
-    _, lines = submitted
+def test_a_job_asks_for_what_the_config_comes_to(submitted, job):
+    project, lines = submitted
     stage, together, gres = JOBS[job]
-    wanted = getattr(resources.asked(config.load(root / "config/paper.yaml")), stage)
+    wanted = getattr(resources.asked(config.load(project.folder / "config/paper.yaml")), stage)
     (line,) = (line for comment, line in lines.items() if job in comment)
     assert option(line, "--mem") == str(wanted.mem_mb * together)
     assert option(line, "--cpus-per-task") == str(wanted.cpus * together)
@@ -66,7 +66,7 @@ def test_a_training_job_is_one_task_with_one_torchrun_that_sees_both_gpus(submit
     (line,) = (line for comment, line in lines.items() if "rule_train" in comment)
     assert "--signal=TERM@300" in line and "--open-mode=append" in line
     (run,) = (project.folder / "torchrun.log").read_text().splitlines()
-    assert re.fullmatch(r"--standalone --nproc-per-node 2 -m -- tasks=1?/1 gpus=\d,\d", run)
+    assert re.fullmatch(r"--standalone --nproc-per-node 2 -m -- tokencodes\.cli tasks=1?/1 gpus=\d,\d", run)
     assert project.calls().count("train gf2-s0") == 1
 
 

@@ -11,9 +11,13 @@ logged() {
   if [ -e "$kept" ] && ! [ -e "$log" ]; then ln "$kept" "$log" || cp "$kept" "$log"; fi
   : >> "$log"
   [ -e "$kept" ] || ln "$log" "$kept" || true # a file system without hard links keeps the last attempt alone
-  echo "=== $(date '+%F %T') $(where_and_what)" >> "$log"
   trap 'signal=", after a signal"' HUP INT TERM USR1
-  "$@" 2>&1 | (trap "" HUP INT TERM USR1; exec tee -a "$log" >&2) || code=$?
+  echo "=== $(date '+%F %T') $(where_and_what)" >> "$log"
+  if [ -n "$signal" ]; then
+    code=75 # before it began: start again
+  else
+    "$@" 2>&1 | (trap "" HUP INT TERM USR1; exec tee -a "$log" >&2) || code=$?
+  fi
   trap - HUP INT TERM USR1
   echo "=== exit code $code after $((SECONDS - begun)) s$signal" >> "$log"
   return "$code"
@@ -21,8 +25,8 @@ logged() {
 
 # Host, Slurm job, GPUs and versions, on one line.
 where_and_what() {
-  local gpus=""
-  if command -v nvidia-smi > /dev/null; then gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | sort | uniq -c | xargs echo) || gpus=""; fi
+  local gpus
+  gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | sort | uniq -c | xargs echo) || gpus=""
   echo "host $(hostname)${SLURM_JOB_ID:+, Slurm job $SLURM_JOB_ID}, GPUs ${gpus:-none};" "$(python -c '
 import platform
 from importlib.metadata import PackageNotFoundError, version
