@@ -1,5 +1,6 @@
 """The fast way to ids and the long way round: the same ids, whatever the text and wherever it is cut."""
 
+import hashlib
 import json
 import random
 import unicodedata
@@ -219,6 +220,45 @@ def test_other_kinds_go_to_the_reference(encoder, change):
     arguments = encoder.tokenizer, encoder.control_texts, np.dtype(np.uint16)
     assert fast.FastPath.of(value, *arguments) is not None
     assert fast.FastPath.of(changed(value, change), *arguments) is None
+
+
+def test_no_text_of_a_control_token_can_be_cut(encoder):
+    assert not any(map(fast.CUT.search, encoder.control_texts))
+    value = changed(
+        json.loads(encoder.tokenizer.to_str()),
+        lambda v: [token.update(content=f"<|reserved {i}|>") for i, token in enumerate(v["added_tokens"])],
+    )
+    texts = tuple(token["content"] for token in value["added_tokens"])
+    assert fast.FastPath.of(value, encoder.tokenizer, texts, np.dtype(np.uint16)) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v["pre_tokenizer"]["pretokenizers"].pop(0),
+        lambda v: v["pre_tokenizer"]["pretokenizers"][1].update(add_prefix_space=True),
+        lambda v: v["pre_tokenizer"]["pretokenizers"].insert(
+            0, {"type": "Split", "pattern": {"Regex": "a 1|\\s+the"}, "behavior": "Isolated", "invert": False}
+        ),
+        lambda v: v["added_tokens"].append({**v["added_tokens"][0], "content": " of the 1", "special": False}),
+    ],
+)
+def test_other_kinds_are_not_cut(encoder, change, speeches, tmp_path, monkeypatch):
+    """Where pieces end is known of one kind alone."""
+    value = changed(json.loads(encoder.tokenizer.to_str()), change)
+    if not (last := value["added_tokens"][-1])["special"]:
+        last["id"] = 1 + max(value["model"]["vocab"].values())
+    text = json.dumps(value)
+    (tmp_path / "tokenizer.json").write_text(text)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    (tmp_path / "manifest.json").write_text(json.dumps({**encoder.manifest, "sha256": sha256}))
+    other = Encoder(tmp_path)
+    assert other.fast is None
+    whole = " ".join(each.decode() for each in list(speeches.values())[:8])[: 3 * fast.PART]
+    same(other, [whole, "short"])
+    assert np.array_equal(other.reference(whole), other.encode_batch([whole])[0])
+    monkeypatch.setattr(encoder_module, "LONGEST", len(whole) - 1)
+    assert not other.can_be_cut(whole) and encoder.can_be_cut(whole)
 
 
 def test_a_kind_that_is_not_known_is_encoded_by_the_reference(tiny):

@@ -3,6 +3,7 @@
 Apart from `tokenizer`, which makes it, so that a change there of how a tokenizer is fetched prepares nothing anew.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,11 @@ class Encoder:
 
     def can_be_cut(self, text: str) -> bool:
         """Whether all parts of `text` are of at most LONGEST characters: it can be encoded in bounded memory."""
-        return len(text) <= LONGEST or all(len(part) <= LONGEST for part in parts(text))
+        return len(text) <= LONGEST or all(len(part) <= LONGEST for part in self._parts(text, PART))
+
+    def _parts(self, text: str, size: int) -> Iterator[str]:
+        """Parts of at least `size` characters whose ids are the text's; of other kinds of tokenizer the text alone."""
+        return iter((text,)) if self.fast is None else parts(text, size)
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         """Ids of each text, uint16 (uint32 above 65,536 entries); those of the reference, whatever the way to them."""
@@ -49,7 +54,7 @@ class Encoder:
         waiting: list[tuple[list[np.ndarray], str]] = []  # parts, and where their ids go
         n_waiting = 0
         for of_text, text in zip(made, texts, strict=True):
-            for part in parts(text):
+            for part in self._parts(text, PART):
                 waiting.append((of_text, part))
                 n_waiting += len(part)
                 if n_waiting >= TOGETHER:
@@ -78,6 +83,6 @@ class Encoder:
         return made
 
     def reference(self, text: str) -> np.ndarray:
-        """Ids of a text by `tokenizers` alone: of the whole, or of parts if it is longer than REFERENCE_AT_A_TIME."""
-        pieces = [text] if len(text) <= REFERENCE_AT_A_TIME else list(parts(text))
-        return np.concatenate(self._by_reference(pieces))
+        """Ids of a text by `tokenizers` alone: of the whole, or of parts of REFERENCE_AT_A_TIME, cut elsewhere than
+        `encode_batch` cuts."""
+        return np.concatenate(self._by_reference(list(self._parts(text, REFERENCE_AT_A_TIME))))

@@ -103,6 +103,8 @@ class FastPath:
             return None
         if {token["content"] for token in value.get("added_tokens", [])} != set(control_texts):
             return None
+        if any(map(CUT.search, control_texts)):  # a cut within such a text would hide it
+            return None
         return cls(tokenizer, control_texts, dtype)
 
     def encode(self, texts: list[str]) -> list[np.ndarray | None]:
