@@ -20,8 +20,9 @@ from tokencodes.data import hub, source, store
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import read_json
 
-# PLACEHOLDER until benchmarks/encode.py's last line (the whole stage) has been measured: MB of text a CPU second.
-MB_PER_CPU_SECOND = 10.0
+# MB of text in a CPU second of the whole preparation. benchmarks/encode.py measured 25 (docs/data.md) on a corpus in which
+# words come again more often than on the web.
+MB_PER_CPU_SECOND = 20.0
 BYTES_PER_TOKEN = 4.4  # of English web text in UTF-8, with the paper's vocabulary
 RAW_SHARE = 0.6  # of a text's size that its Parquet file takes, by Snappy
 ID_BYTES = 47  # of an id such as "<urn:uuid:...>"
