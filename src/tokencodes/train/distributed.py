@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +19,9 @@ from tokencodes import config
 from tokencodes.errors import UserError
 
 PATIENCE = timedelta(hours=1)  # ranks wait while the main one hashes the whole store, or writes a checkpoint
+# Gloo's thread frees what the last barrier held, for which it needs the interpreter. If the group is destroyed before
+# that, by a thread that holds the interpreter and waits for Gloo's, neither goes on (seen once in some 80 jobs)
+SETTLE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ def job(train: config.Train):
         yield Ranks(rank, world_size, device)
     finally:
         if world_size > 1:
+            time.sleep(SETTLE_S)
             dist.destroy_process_group()
 
 
