@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parent
 
 # What these decide reaches a stage by its settings and its input files, which have triggers of their own: a new config
 # key or a better error message is no reason to train again. The package itself names our model to Transformers, and by
-# that all of model/; a stage that loads a model imports what it needs. And what fetches files is here, because bytes that
-# are checked against a hash are the same by whatever way they come.
+# that all of model/; a stage that loads a model imports what it needs. And what fetches files is here, because bytes
+# that are checked against a hash are the same by whatever way they come.
 FRAME = frozenset(
     {
         PACKAGE,

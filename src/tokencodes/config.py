@@ -194,7 +194,7 @@ class LocalSource(Strict):
     """A folder of Parquet files; its sorted `*.parquet` are the shards."""
 
     kind: Literal["local"]
-    path: str
+    path: str = Field(pattern=r"^[^{}]+$")  # braces are Snakemake's wildcards
 
 
 Source = Annotated[PypiSource | HubSource | LocalSource, Field(discriminator="kind")]

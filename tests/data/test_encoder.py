@@ -152,6 +152,10 @@ def test_the_table_of_pieces_may_run_over(encoder, monkeypatch, speeches):
     for text in texts:
         same(encoder, [text])
     assert len(encoder.fast.numbers) < 500 + 6_000
+    monkeypatch.setattr(fast, "BYTES_KEPT", 100_000)
+    for i in range(30):  # long pieces count by their letters
+        same(encoder, [" ".join(chr(97 + (i + j) % 26) * (5_000 + i) for j in range(4))])
+    assert encoder.fast.n_bytes < 100_000 + 30_000
 
 
 @pytest.mark.parametrize("what", [" ", "\n", "a", "=", "\u3000", "ab ", "é", "' ", " \n"])

@@ -124,7 +124,7 @@ def test_rows_in_are_rows_kept_and_rows_dropped(new_bench, tiny, rows, group, se
         "id": pa.array([r[1] for r in rows], pa.binary()),
     }
     bench.write(pa.table(columns), row_group_size=group)
-    if not kept:
+    if rows and not kept:
         with pytest.raises(UserError, match="shard s: no row was kept"):
             bench.prepare()
         return
@@ -164,23 +164,40 @@ def test_lengths_by_bin_and_what_the_work_took(bench):
     assert 0 <= timing["encode_cpu_s"] <= timing["cpu_s"]
 
 
-def test_a_document_of_100_megabytes_and_one_without_a_break(full, full_config, speeches, tmp_path):
+@pytest.fixture
+def prepared(full, full_config, tmp_path):
+    """Prepares texts in a process of their own; the manifest, and the most memory that was resident, in GiB."""
+
+    def run(texts: list[str], **options) -> tuple[dict, float]:
+        ids = [f"d{i}" for i in range(len(texts))]
+        pq.write_table(pa.table({"text": texts, "id": ids}), tmp_path / "raw.parquet", **options)
+        (tmp_path / "config.yaml").write_text(config.dump(full_config))
+        command = [sys.executable, "-m", "tokencodes.cli", "prepare", "--config", tmp_path / "config.yaml"]
+        paths = ["--raw", tmp_path / "raw.parquet", "--tokenizer", full, "--out", tmp_path / "out"]
+        measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+        measure += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+        whole = [sys.executable, "-c", measure, *command, "--shard", "s", *paths]
+        done = subprocess.run(whole, check=True, capture_output=True, text=True)
+        return json.loads((tmp_path / "out" / "manifest.json").read_text()), int(done.stdout.split()[-1]) / 2**20
+
+    return run
+
+
+def test_a_document_of_100_megabytes_and_one_without_a_break(prepared, speeches):
     """Within 2 GiB, reading and writing included; the second is dropped by name."""
     text = "\n".join(each.decode() for each in speeches.values())
     long = text * (100_000_000 // len(text.encode()) + 1)
-    rows = {"text": [text[:50_000], long, "a" * 10_000_000], "id": ["first", "long", "unbroken"]}
-    pq.write_table(pa.table(rows), tmp_path / "raw.parquet")
-    (tmp_path / "config.yaml").write_text(config.dump(full_config))
-    del rows, long
-    command = [sys.executable, "-m", "tokencodes.cli", "prepare", "--config", tmp_path / "config.yaml", "--shard", "s"]
-    paths = ["--raw", tmp_path / "raw.parquet", "--tokenizer", full, "--out", tmp_path / "out"]
-    measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
-    measure += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    done = subprocess.run([sys.executable, "-c", measure, *command, *paths], check=True, capture_output=True, text=True)
-    assert int(done.stdout.split()[-1]) < 2 * 2**20  # KiB
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest, memory = prepared([text[:50_000], long, "a" * 10_000_000])
     assert manifest["kept"] == 2 and manifest["dropped"]["unbroken_text"] == 1
-    assert manifest["bytes"] > 100_000_000
+    assert manifest["bytes"] > 100_000_000 and memory < 2
+
+
+def test_many_long_documents_in_one_row_group(prepared, speeches):
+    """What is in memory is bounded by bytes, whatever the number of rows; an emoji makes Python's text four times as
+    long."""
+    text = "\n".join(each.decode() for each in speeches.values())[:3_000_000] + "\U0001f600"
+    manifest, memory = prepared([text[:50_000], *[text] * 80])
+    assert manifest["kept"] == 81 and memory < 1
 
 
 def test_control_token_text_and_lost_bytes_are_counted(full, full_config, tmp_path):
@@ -308,10 +325,35 @@ def test_an_id_column_that_holds_no_ids(bench, column):
 
 
 @pytest.mark.parametrize("options", [{}, {"row_group_size": 1}])
-def test_no_rows(bench, options):
+def test_a_shard_without_rows_is_whole(bench, options):
     empty = pa.table({"text": pa.array([], pa.string()), "id": pa.array([], pa.string())})
-    with pytest.raises(UserError, match=r"shard s: no row was kept \(the shard has no row\)"):
-        bench.prepare(empty, **options)
+    manifest = bench.prepare(empty, **options)
+    assert manifest["rows_in"] == manifest["kept"] == manifest["tokens"] == 0
+    assert rows_of_store(bench.out) == {"train": {}, "validation": {}}
+
+
+def test_a_store_of_a_shard_without_rows_and_one_with(new_bench, tiny):
+    bench = new_bench(split={"seed": 0, "threshold": 0.3})
+    raw, folders = bench.folder / "raw.parquet", [bench.folder / "store" / name for name in ("empty", "full")]
+    for folder, table in zip(folders, (documents().slice(0, 0), documents()), strict=True):
+        pq.write_table(table, raw)
+        prepare.prepare_shard(bench.settings, folder.name, raw, tiny.tokenizer, folder)
+    store.index(bench.settings, folders, bench.folder / "store" / "manifest.json")
+    store.verify(bench.folder / "store")
+    opened = store.Store.open(bench.folder / "store")
+    assert sum(len(shard.keys) for split in store.SPLITS for shard in opened.split(split)) == 40
+    with pytest.raises(UserError, match="split has no document"):
+        store.index(bench.settings, folders[:1], bench.folder / "store" / "manifest.json")
+
+
+@pytest.mark.parametrize("kind", [pa.binary(16), pa.uuid()], ids=str)
+def test_ids_of_a_fixed_number_of_bytes_are_written_as_hex_digits(bench, kind):
+    ids = [bytes(range(i, i + 16)) for i in range(200, 203)]
+    column = pa.array(ids, pa.binary(16))
+    column = pa.ExtensionArray.from_storage(kind, column) if isinstance(kind, pa.BaseExtensionType) else column
+    bench.prepare(pa.table({"text": [LONG] * 3, "id": column}))
+    found = rows_of_store(bench.out)
+    assert {*found["train"], *found["validation"]} == {name.hex() for name in ids}
 
 
 def test_nothing_kept_says_why(bench):

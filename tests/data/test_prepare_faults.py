@@ -59,7 +59,7 @@ def test_a_corrupt_row_group_in_the_middle_is_named(bench, compression):
     )
     bench.raw.write_bytes(whole)
     with pytest.raises(
-        UserError, match=r"shard s: .*raw\.parquet, row group 1 is damaged .*download it again"
+        UserError, match=r"shard s: .*raw\.parquet, row group 1 is damaged.*download it again"
     ) as caught:
         bench.prepare()
     assert len(str(caught.value).splitlines()) == 1

@@ -60,7 +60,7 @@ match stage:
     case "tokenizer":
         all_of(args.out / "tokenizer.json", args.out / "manifest.json")
     case "prepare":
-        all_of(*(args.out / name for name in ("train.arrow", "validation.arrow", "manifest.json")))
+        all_of(*(args.out / name for name in ("train.arrow", "validation.arrow", "unigram.npy", "manifest.json")))
     case "train":
         train()
     case "export":

@@ -58,7 +58,7 @@ EVALUATIONS = [
     for task in SETTINGS.evaluate.tasks
     for kind in ("json", "parquet")
 ]
-SHARD_FILES = ("train.arrow", "validation.arrow", "manifest.json")
+SHARD_FILES = ("train.arrow", "validation.arrow", "unigram.npy", "manifest.json")
 STORE = [
     f"{OUT}/data/store/manifest.json",
     *expand(f"{OUT}/data/store/{{shard}}/{{file}}", shard=SHARDS, file=SHARD_FILES),

@@ -75,10 +75,12 @@ rule tokenizer:
 rule prepare:
     input:
         raw=f"{OUT}/data/raw/{{shard}}.parquet",
-        tokenizer=rules.tokenizer.output.manifest,  # with the hash of tokenizer.json: one made again alike is no reason
+        tokenizer=rules.tokenizer.output.tokenizer,
+        about=rules.tokenizer.output.manifest,
     output:
         train=f"{OUT}/data/store/{{shard}}/train.arrow",
         validation=f"{OUT}/data/store/{{shard}}/validation.arrow",
+        unigram=f"{OUT}/data/store/{{shard}}/unigram.npy",
         manifest=f"{OUT}/data/store/{{shard}}/manifest.json",
     log:
         f"{OUT}/logs/prepare/{{shard}}.log",

@@ -20,8 +20,8 @@ from tokencodes.data import hub, source, store
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import read_json
 
-# MB of text in a CPU second of the whole preparation. benchmarks/encode.py measured 25 (docs/data.md) on a corpus in which
-# words come again more often than on the web.
+# MB of text in a CPU second of the whole preparation. benchmarks/encode.py measured 25 (docs/data.md), on a corpus in
+# which words come again more often than on the web.
 MB_PER_CPU_SECOND = 20.0
 BYTES_PER_TOKEN = 4.4  # of English web text in UTF-8, with the paper's vocabulary
 RAW_SHARE = 0.6  # of a text's size that its Parquet file takes, by Snappy

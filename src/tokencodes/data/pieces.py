@@ -49,7 +49,7 @@ LIKE = {LETTER: "a", OTHER: "!", WHITE: "\n"}  # a character that is surely of t
 SPACE, APOSTROPHE = ord(" "), ord("'")
 CONTRACTIONS = ("s", "d", "m", "t", "ll", "ve", "re")  # after an apostrophe; none begins another
 
-PIECES_KEPT = 2**20  # of which ids are remembered: some 200 MB
+PIECES_KEPT, BYTES_KEPT = 2**20, 2**26  # at most: of pieces of which ids are remembered, and of their letters
 CHUNK = 2**18  # characters whose pieces are found together: small enough for the arrays to stay in a core's cache
 
 
@@ -146,7 +146,7 @@ class FastPath:
 
     def _numbers(self, pieces: list[bytes]) -> np.ndarray:
         """Places of pieces in the tables of `_forget`, int32; those that are not known are made by the reference."""
-        if len(self.numbers) > PIECES_KEPT:
+        if len(self.numbers) > PIECES_KEPT or self.n_bytes > BYTES_KEPT:
             self._forget()
         get = self.numbers.get
         found = np.array([get(piece, -1) for piece in pieces], dtype=np.int32)
@@ -157,6 +157,7 @@ class FastPath:
                 letters = pieces[i].decode("latin-1").translate(self.letters)
                 ids.append([token.id for token in self.model.tokenize(letters)])
                 self.numbers[pieces[i]] = number
+                self.n_bytes += len(pieces[i])
             found[new] = np.arange(len(self.numbers) - len(new), len(self.numbers), dtype=np.int32)
             count = np.array([len(each) for each in ids], dtype=np.int32)
             self.first = np.append(self.first, len(self.ids) + np.cumsum(count, dtype=np.int32) - count)
@@ -167,6 +168,7 @@ class FastPath:
     def _forget(self) -> None:
         """Empty tables: the number of each known piece; by number, where its ids begin in `ids` and how many it has."""
         self.numbers: dict[bytes, int] = {}
+        self.n_bytes = 0
         self.first, self.count = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)
         self.ids = np.empty(0, dtype=self.dtype)
 

@@ -50,8 +50,9 @@ TEXT_TYPES = (
     pa.types.is_large_binary,
     pa.types.is_binary_view,
 )
-ROWS_AT_A_TIME = 128  # rows read together; bounds memory, changes no result
+ROWS_AT_A_TIME, BYTES_AT_A_TIME = 128, 2**24  # read together, at most, but one row at least; changes no result
 RECHECKED = 0.001  # share of documents that the reference encodes too; the first one of a shard always
+BUFFER = 2**20  # bytes of a column that are read ahead; else Arrow holds the whole of a row group
 SECONDS_BETWEEN_LINES = 10.0
 SCRATCH = ".scratch-"
 TIMING = "timing.json"
@@ -73,31 +74,43 @@ def rows_of(path: Path, shard: str, data: config.Data) -> Iterator[tuple[list[by
     """Texts and ids of a Parquet file as UTF-8 bytes, not yet validated, some rows at a time.
 
     Either may be string, large_string, string_view, binary or dictionary-encoded; an id of another type is written as
-    its text. Checksums of pages are verified where the file has them. Raises UserError naming the shard, and the row
-    group, of a damaged file, or the columns if one is missing or not of a type that can be read.
+    its text, one of bytes of a fixed number (a UUID) as hex digits. Checksums of pages are verified where the file has
+    them. Raises UserError naming the shard, and the row group, of a file that cannot be read, or the columns if one is
+    missing or not of a type that is known here.
     """
+    remedy = "download it again"
+    if isinstance(data.source, config.LocalSource):
+        remedy += " from data.source.path, or mend the file there"
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=BUFFER)
         schema = file.schema_arrow
     except FileNotFoundError:
         raise UserError(f"shard {shard}: {path}: no such file; download it") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise UserError(
-            f"shard {shard}: {path} is not a whole Parquet file ({one_line(error)}); download it again"
+            f"shard {shard}: {path} is not a whole Parquet file, or not one that can be read here ({one_line(error)}); "
+            f"{remedy}"
         ) from None
     with file:
         _check_columns(schema, f"shard {shard}: {path}", data)
         columns = list(dict.fromkeys([data.text_column, data.id_column]))
         for group in range(file.num_row_groups):
-            where, missing = f"shard {shard}: {path}, row group {group}", file.metadata.row_group(group).num_rows
+            where, facts = f"shard {shard}: {path}, row group {group}", file.metadata.row_group(group)
+            missing = facts.num_rows
+            rows = min(ROWS_AT_A_TIME, missing * BYTES_AT_A_TIME // max(facts.total_byte_size, 1))
             try:
-                for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=[group], columns=columns):
+                for batch in file.iter_batches(max(rows, 1), row_groups=[group], columns=columns):
                     missing -= len(batch)
-                    yield _as_bytes(batch.column(data.text_column)), _as_bytes(batch.column(data.id_column))
+                    step = len(batch) if batch.nbytes <= BYTES_AT_A_TIME else 1  # rows may differ much in size
+                    for start in range(0, len(batch), step):
+                        some = batch.slice(start, step)
+                        yield _as_bytes(some.column(data.text_column)), _as_bytes(some.column(data.id_column))
             except (OSError, pa.ArrowException) as error:
-                raise UserError(f"{where} is damaged ({one_line(error)}); download it again") from None
+                raise UserError(
+                    f"{where} is damaged, or not of a kind that can be read here ({one_line(error)}); {remedy}"
+                ) from None
             if missing:  # Arrow passes over a page whose header it does not know
-                raise UserError(f"{where} is damaged ({missing} rows are not there); download it again")
+                raise UserError(f"{where} is damaged ({missing} rows are not there); {remedy}")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -125,6 +138,10 @@ def _as_bytes(column: pa.Array) -> list[bytes | None]:
     """Values of a column as bytes; text is not checked to be UTF-8 here, for one bad row is no damaged file."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_fixed_size_binary(column.type):
+        return [None if value is None else value.hex().encode() for value in column.to_pylist()]
     if not any(test(column.type) for test in TEXT_TYPES):
         column = column.cast(pa.large_string())
     return column.cast(pa.large_binary()).to_pylist()
@@ -353,9 +370,11 @@ def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out:
         work.say(time.monotonic() - begun)
     facts = work.facts()
     assert facts["rows_in"] == facts["kept"] + sum(facts["dropped"].values()), "a row was lost"
-    if facts["kept"] == 0:
-        reasons = ", ".join(f"{reason} {n}" for reason, n in facts["dropped"].items() if n) or "the shard has no row"
-        raise UserError(f"shard {shard}: no row was kept ({reasons}); check data.text_column and data.min_tokens")
+    if facts["rows_in"] and not facts["kept"]:  # a shard without a row is whole: other programs write such
+        reasons = ", ".join(f"{reason} {n}" for reason, n in facts["dropped"].items() if n)
+        raise UserError(
+            f"shard {shard}: no row was kept ({reasons}); check data.text_column, data.id_column and data.min_tokens"
+        )
     vocab_size = settings.model.vocab_size
     header = {
         "format_version": store.FORMAT,

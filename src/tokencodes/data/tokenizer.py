@@ -90,7 +90,9 @@ def _parsed(path: Path) -> dict[str, Any]:
     """A tokenizer.json as a value. Raises UserError if `tokenizers` cannot read it."""
     try:
         Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises a bare Exception
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises a bare Exception, and what is less where it panics
         raise UserError(f"{path}: not a tokenizer.json that `tokenizers` reads: {one_line(error)}") from None
     return read_json(path)
 
