@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from tokencodes.config import Config, Task
 from tokencodes.files import atomic_path
-from tokencodes.report import findings, render, tables
+from tokencodes.report import findings, render
 from tokencodes.report.results import Results, published, read
 
 NAMES = ("loss", "benchmarks", "accounting", "data")
@@ -553,7 +553,7 @@ def _named_bars(axes: Axes, bars: list[tuple[str, int]], colours: list[str], end
 def _lengths(results: Results, axes: Axes) -> None:
     """Documents that were encoded by number of tokens, on a logarithmic axis; the least that is kept as a line."""
     least = results.settings.data.min_tokens
-    found = tables.bins(results.store["lengths"] if results.store else None)
+    found = results.bins()
     axes.set_title("Documents by length", loc="left")
     if not found:
         _empty(axes, "lengths were not counted")

@@ -129,6 +129,15 @@ class Results:
         """The paper's model that the config puts beside an interface."""
         return self.settings.interfaces[interface].reference
 
+    def bins(self) -> list[tuple[int, int, int, int]]:
+        """Documents by length: from, below (tokens), kept, too short; from the first to the last bin that has any."""
+        found = self.store["lengths"] if self.store else None
+        if found is None:
+            return []
+        every = list(zip(found["edges"][:-1], found["edges"][1:], found["kept"], found["too_few_tokens"], strict=True))
+        filled = [at for at, (_, _, kept, short) in enumerate(every) if kept or short]
+        return every[filled[0] : filled[-1] + 1] if filled else []
+
     def unigram(self) -> dict[str, float]:
         """The unigram lines (nats a token) of the data: the entropy, and the cross entropy on the held-out split."""
         names = ("unigram_entropy", "unigram_cross_entropy")

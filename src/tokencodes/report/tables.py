@@ -410,7 +410,7 @@ def lengths(results: Results) -> Table:
     found = results.store["lengths"] if results.store is not None else None
     records = [
         {"from_tokens": low, "below_tokens": high, "kept": kept, "too_few_tokens": short}
-        for low, high, kept, short in bins(found)
+        for low, high, kept, short in results.bins()
     ]
     whole = sum(record["kept"] for record in records)
     rows = [
@@ -431,15 +431,6 @@ def lengths(results: Results) -> Table:
         notes=(f"Kept from {results.settings.data.min_tokens:,} tokens on.",),
         sources=("data/store/manifest.json" if found else "",) * max(len(rows), 1),
     )
-
-
-def bins(found: dict[str, list[int]] | None) -> list[tuple[int, int, int, int]]:
-    """From, below, documents kept and documents too short, from the first to the last bin with a document."""
-    if found is None:
-        return []
-    every = list(zip(found["edges"][:-1], found["edges"][1:], found["kept"], found["too_few_tokens"], strict=True))
-    filled = [at for at, (_, _, kept, short) in enumerate(every) if kept or short]
-    return every[filled[0] : filled[-1] + 1] if filled else []
 
 
 def training(results: Results) -> Table:
