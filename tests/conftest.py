@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reached for the hub would not be a test of this project
+os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported; a stage sets it before that
 
 ROOT = Path(__file__).resolve().parent.parent
 

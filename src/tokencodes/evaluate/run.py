@@ -141,6 +141,7 @@ def _compute(settings: Config) -> Iterator[None]:
 
     tasks.quiet()
     transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(settings.evaluate.cpu_threads)
     torch.set_deterministic_debug_mode("error")  # torch.use_deterministic_algorithms without its import of the compiler
