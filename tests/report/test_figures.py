@@ -23,6 +23,8 @@ KINDS = {
     "quickstart": lambda settings: settings,
     "controls": simulate.controls,
     "many": lambda settings: settings,  # shards
+    "kept": lambda settings: settings,  # nothing dropped, and the shortest document far above the least
+    "short": lambda settings: settings,  # no document much longer than the least
 }
 
 
@@ -36,12 +38,26 @@ def drawn(settings, tmp_path_factory):
         if kind == "many":
             path = folder / "data/store/manifest.json"
             write_json(path, simulate.many_shards(json.loads(path.read_text())))
+        if kind in ("kept", "short"):
+            reshape(folder / "data/store/manifest.json", chosen.data.min_tokens, kind)
         results = read(chosen, folder)
         with mpl.rc_context({**mpl.rcParamsDefault, **figures.STYLE}):
             found[kind] = results, {name: draw(results) for name, draw in figures.DRAWINGS.items()}
             for figure in found[kind][1].values():
                 figure.canvas.draw()
     return found
+
+
+def reshape(path: Path, least: int, kind: str) -> None:
+    """Another mix of documents in a simulated store: all are kept; lengths lie where `kind` says."""
+    value = json.loads(path.read_text())
+    value["kept"], value["dropped"] = value["rows_in"], dict.fromkeys(value["dropped"], 0)
+    bins = value["lengths"]
+    where = (least * 11, least * 400) if kind == "kept" else (least, least * 1.5)
+    drawn = np.random.default_rng(0).uniform(*where, value["kept"])
+    bins["kept"] = np.histogram(drawn, bins["edges"])[0].tolist()
+    bins["too_few_tokens"] = [0] * len(bins["kept"])
+    write_json(path, value)
 
 
 def shown_texts(figure) -> list[Text]:

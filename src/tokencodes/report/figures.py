@@ -502,13 +502,15 @@ def data(results: Results) -> Figure:
     left, wide, between, bars = 0.6, 2.7, 0.3, 0.9
     row = 0.19
     tall, low = max(1.45, len(fates) * row), max(len(shards), 1) * row if few else 0.85
-    width = left + wide + between + labels + bars + text_width(ends, SMALL_PT) + 0.15
+    title = "Documents kept, and dropped by reason"
+    beside = max(labels + bars + text_width(ends, SMALL_PT), text_width([title], TEXT_PT))
+    width = left + wide + between + beside + 0.15
     bottom, gap = 0.1 if few else 0.45, 0.85
     canvas = _Canvas(width, bottom + low + gap + tall + 0.3)
-    _lengths(results, canvas.axes(left, bottom + low + gap, wide, tall))
+    _lengths(results, canvas.axes(left, bottom + low + gap, wide, tall), wide)
     height = len(fates) * row
     axes = canvas.axes(left + wide + between + labels, bottom + low + gap + tall - height, bars, height)
-    axes.set_title("Documents kept, and dropped by reason", loc="left", x=-labels / bars)
+    axes.set_title(title, loc="left", x=-labels / bars)
     _named_bars(axes, fates, [KEPT] + [DROPPED] * (len(fates) - 1), ends)
     if few:
         names = text_width([name for name, _ in shards], TEXT_PT) + 0.12
@@ -550,8 +552,11 @@ def _named_bars(axes: Axes, bars: list[tuple[str, int]], colours: list[str], end
         )  # fmt: skip
 
 
-def _lengths(results: Results, axes: Axes) -> None:
-    """Documents that were encoded by number of tokens, on a logarithmic axis; the least that is kept as a line."""
+def _lengths(results: Results, axes: Axes, wide: float) -> None:
+    """Documents that were encoded by number of tokens, on a logarithmic axis; the least that is kept as a line.
+
+    The axis is `wide` inches long.
+    """
     least = results.settings.data.min_tokens
     found = results.bins()
     axes.set_title("Documents by length", loc="left")
@@ -563,7 +568,10 @@ def _lengths(results: Results, axes: Axes) -> None:
     axes.bar(low, short, width=high - low, align="edge", color=DROPPED, edgecolor="white", linewidth=0.3)
     axes.bar(low, kept, width=high - low, bottom=short, align="edge", color=KEPT, edgecolor="white", linewidth=0.3)
     most = max(kept + short)
-    axes.set_xlim(min(low[0], least / 2), max(high[-1], least * 2))
+    room = (text_width(["too short"], SMALL_PT) + 0.12) / wide  # for the words before the line
+    right = math.log(max(high[-1], least * 2))
+    left = (math.log(least) - room * right) / (1 - room)
+    axes.set_xlim(min(low[0], math.exp(left)), math.exp(right))
     axes.set_ylim(0, 1.35 * most)
     spans_decades = axes.get_xlim()[1] / axes.get_xlim()[0] > 30
     axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0,) if spans_decades else (1.0, 2.0, 5.0)))
