@@ -20,7 +20,7 @@ from tokencodes.data import hub, source, store
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import read_json
 
-# MB of text in a CPU second of the whole preparation. benchmarks/encode.py measured 25 (docs/data.md), on a corpus in
+# MB of text in a CPU second of the whole preparation. benchmarks/encode.py measured 34 (docs/data.md), on a corpus in
 # which words come again more often than on the web.
 MB_PER_CPU_SECOND = 20.0
 BYTES_PER_TOKEN = 4.4  # of English web text in UTF-8, with the paper's vocabulary
