@@ -1,6 +1,6 @@
 """Megabytes of text a second of CPU time, turned into ids: ours, `tokenizers`, tiktoken and datasets.map, in one run.
 
-    python benchmarks/encode.py [--megabytes 200] [--vocab-size 49152] [--rounds 3] [--document-bytes 20000]
+    python benchmarks/encode.py [--megabytes 200] [--vocab-size 49152] [--rounds 3] [--new-words]
 
 The text is that of the State of the Union addresses, again and again, each copy with some of its words exchanged for
 others of its own, cut into documents. All get the same documents, and each may use one thread. CPU time counts,
@@ -61,6 +61,20 @@ def documents(settings: config.Config, folder: Path, n_bytes: int, document_byte
                 size += len(made[-1].encode())
                 if size >= n_bytes:
                     return made
+
+
+def new_words(n_bytes: int, document_bytes: int) -> list[str]:
+    """Documents of random words, of Latin letters and of Cyrillic ones in turn: hardly a word comes again."""
+    draw, made, size = random.Random(0), [], 0
+    alphabets = ["".join(map(chr, range(first, last))) for first, last in ((0x61, 0x7B), (0x430, 0x450))]
+    while size < n_bytes:
+        letters, words, length = alphabets[len(made) % len(alphabets)], [], 0
+        while length < document_bytes:
+            words.append("".join(draw.choices(letters, k=draw.randint(2, 9))))
+            length += len(words[-1].encode()) + 1
+        made.append(" ".join(words))
+        size += length
+    return made
 
 
 def batches(texts: list[str]) -> Iterator[list[str]]:
@@ -124,6 +138,7 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=49_152)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--document-bytes", type=int, default=20_000)
+    parser.add_argument("--new-words", action="store_true", help="random words instead: the worst case for ours")
     args = parser.parse_args()
     datasets.disable_progress_bars()
     value = config.load(CONFIG).model_dump(mode="json")
@@ -133,7 +148,8 @@ def main() -> None:
         folder = Path(name)
         tokenizer.build(settings, folder / "tokenizer")
         encoder = Encoder(folder / "tokenizer")
-        texts = documents(settings, folder, args.megabytes * 1_000_000, args.document_bytes)
+        wanted = args.megabytes * 1_000_000, args.document_bytes
+        texts = new_words(*wanted) if args.new_words else documents(settings, folder, *wanted)
         size = sum(len(text.encode()) for text in texts) / 1e6
         candidates = {
             REFERENCE: by_tokenizers(encoder),

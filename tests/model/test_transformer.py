@@ -3,8 +3,9 @@
 import pytest
 import torch
 from torch.nn import functional as F
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
+from peer import llama_of
 from tokencodes import config
 from tokencodes.interfaces import interface
 from tokencodes.model import transformer
@@ -30,21 +31,7 @@ def ours(interface_spec, model: config.Model, seed: int = 0) -> transformer.Tran
 
 def llama(net: transformer.Transformer, model: config.Model) -> LlamaForCausalLM:
     """Transformers' model with our weights. Its embedding table holds what our interface gives each token."""
-    peer = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=model.vocab_size,
-            hidden_size=model.d_model,
-            intermediate_size=model.d_ff,
-            num_hidden_layers=model.n_layers,
-            num_attention_heads=model.n_heads,
-            max_position_embeddings=model.context_length,
-            rms_norm_eps=model.norm_eps,
-            rope_parameters={"rope_type": "default", "rope_theta": model.rope_theta},
-            tie_word_embeddings=False,
-            attention_bias=False,
-            mlp_bias=False,
-        )
-    )
+    peer = llama_of(model)
     with torch.no_grad():
         for name, parameter in peer.named_parameters():
             parameter.copy_(ours_of(net, name))

@@ -9,8 +9,9 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
+from peer import llama_of
 from tokencodes.errors import UserError
 from tokencodes.model import hf
 from tokencodes.train import published
@@ -24,19 +25,7 @@ def llama(tiny, tmp_path_factory):
     """A Llama of the tiny config's shape, its norms away from one, saved as Transformers saves it."""
     model = tiny.config().model
     torch.manual_seed(0)
-    peer = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=model.vocab_size,
-            hidden_size=model.d_model,
-            intermediate_size=model.d_ff,
-            num_hidden_layers=model.n_layers,
-            num_attention_heads=model.n_heads,
-            max_position_embeddings=model.context_length,
-            rms_norm_eps=model.norm_eps,
-            rope_parameters={"rope_type": "default", "rope_theta": model.rope_theta},
-            tie_word_embeddings=False,
-        )
-    ).eval()
+    peer = llama_of(model).eval()
     with torch.no_grad():
         for name, parameter in peer.named_parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1 if "norm" in name else 0.02)

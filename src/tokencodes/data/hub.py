@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from tokencodes import config
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import fsync_directory, fsync_file, full_disk_named, json_text, read_json, write_text
+from tokencodes.files import fsync_directory, fsync_file, full_disk_named, json_text, read_json, sha256_file, write_text
 
 T = TypeVar("T")
 
@@ -533,9 +533,9 @@ def _from_hub(repo: Repo, commit: str, file: File, stream: IO[bytes]) -> None:
 
 def digest_of(path: Path, kind: str) -> str:
     """Hex digest of a file: `sha256`, or `git_sha1`, by which git names a blob."""
+    if kind == "sha256":
+        return sha256_file(path)
     with open(path, "rb") as file:
-        if kind == "sha256":
-            return hashlib.file_digest(file, "sha256").hexdigest()
         hasher = hashlib.sha1(b"blob %d\0" % os.fstat(file.fileno()).st_size, usedforsecurity=False)
         while chunk := file.read(CHUNK):
             hasher.update(chunk)

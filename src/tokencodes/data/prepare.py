@@ -268,7 +268,7 @@ class _Work:
         self.data, self.shard, self.encoder = settings.data, shard, encoder
         self.keep = _Filter(settings.data, encoder)
         self.splits = {name: _SplitWriter(name, out, settings.model.vocab_size, stack) for name in store.SPLITS}
-        self.lengths = {name: np.zeros(len(LENGTH_EDGES) - 1, dtype=np.int64) for name in ("kept", "too_few_tokens")}
+        self.lengths = {name: np.zeros(len(LENGTH_EDGES) - 1, dtype=np.int64) for name in store.LENGTHS}
         self.waiting: list[tuple[str, str]] = []
         self.n_waiting = 0
         self.characters = self.bytes = self.control = self.lost = self.rechecked = 0
