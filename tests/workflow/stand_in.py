@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tokencodes import cli, codeversion, config
+from tokencodes.data import store
 from tokencodes.files import write_json, write_text
 
 args = cli.parser().parse_args()
@@ -60,7 +61,7 @@ match stage:
     case "tokenizer":
         all_of(args.out / "tokenizer.json", args.out / "manifest.json")
     case "prepare":
-        all_of(*(args.out / name for name in ("train.arrow", "validation.arrow", "unigram.npy", "manifest.json")))
+        all_of(*(args.out / name for name in (*store.FILES, store.MANIFEST)))
     case "train":
         train()
     case "export":

@@ -10,6 +10,7 @@ from tokencodes import codeversion
 from tokencodes import config as schema  # `config` and `workflow` are Snakemake's own names
 from tokencodes import workflow as guard
 from tokencodes.config import data_digest, section_digest
+from tokencodes.data import store
 from tokencodes.data.hub import listing_name
 from tokencodes.data.source import shard_names
 from tokencodes.evaluate import benchmarks
@@ -58,10 +59,9 @@ EVALUATIONS = [
     for task in SETTINGS.evaluate.tasks
     for kind in ("json", "parquet")
 ]
-SHARD_FILES = ("train.arrow", "validation.arrow", "unigram.npy", "manifest.json")
 STORE = [
     f"{OUT}/data/store/manifest.json",
-    *expand(f"{OUT}/data/store/{{shard}}/{{file}}", shard=SHARDS, file=SHARD_FILES),
+    *expand(f"{OUT}/data/store/{{shard}}/{{file}}", shard=SHARDS, file=[*store.FILES, store.MANIFEST]),
 ]
 RESULTS = [STORE[0], *RUNS, *VALIDATIONS, *EVALUATIONS]  # with params.json all that tables and figures read
 
