@@ -18,6 +18,8 @@ from transformers import (
     GraniteConfig,
     GraniteForCausalLM,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedTokenizerFast,
 )
 
@@ -26,7 +28,7 @@ from tokencodes.errors import UserError
 from tokencodes.evaluate import engine as engine_module
 from tokencodes.evaluate import tasks
 from tokencodes.evaluate.benchmarks import Data, open_data
-from tokencodes.evaluate.engine import Engine
+from tokencodes.evaluate.engine import Engine, Row
 from tokencodes.model import hf
 
 TOLERANCE = 1e-4  # nats, fp32
@@ -188,8 +190,98 @@ def test_scores_do_not_depend_on_the_batch(
     assert_same(Engine(llama, tokenizer, max_batch_tokens=300).loglikelihood(requests[::-1])[::-1], expected)
 
 
+ids = st.lists(st.integers(0, 2), min_size=1, max_size=MAX_SMALL).map(tuple)
+
+
+@given(inputs=st.sets(ids, min_size=1, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_a_row_shares_beginnings_and_nothing_else(inputs: set[tuple[int, ...]]) -> None:
+    """Each distinct beginning has one place, and what a place may see is the beginning that it stands for."""
+    row = Row()
+    for each in sorted(inputs):
+        row.add(each)
+    beginnings = {each[:length] for each in inputs for length in range(1, len(each) + 1)}
+    assert len(row) == len(beginnings)
+    assert row.branches == (len(beginnings) > max(map(len, inputs)))
+    for each, nodes in zip(row.inputs, row.nodes, strict=True):
+        assert [row.depth[node] for node in nodes] == list(range(len(each)))
+        seen = [node for node in range(len(row)) if node <= nodes[-1] < row.end[node]]
+        assert seen == nodes
+        assert tuple(row.tokens[node] for node in seen) == each
+
+
+@given(
+    requests=st.lists(st.tuples(ids, ids), min_size=1, max_size=12),
+    max_batch_tokens=st.integers(1, 200),
+    costs=st.sampled_from([(1.0, 0.0), (0.0, 1.0), None]),
+)
+@settings(max_examples=60, deadline=None)
+def test_scores_do_not_depend_on_how_the_work_is_cut(
+    cramped: tuple[Engine, HFLM],
+    requests: list[tuple[tuple[int, ...], tuple[int, ...]]],
+    max_batch_tokens: int,
+    costs: tuple[float, float] | None,
+) -> None:
+    """However many tokens a batch has, and whether beginnings are shared always, never, or where it is less work."""
+    engine, _ = cramped
+    whole = [(("", ""), list(context), list(continuation)) for context, continuation in requests]
+    one_by_one = [engine._loglikelihood_tokens([request])[0] for request in whole]
+    as_it_was = engine.max_batch_tokens, engine.token_cost, engine.pair_cost
+    try:
+        engine.max_batch_tokens = max_batch_tokens
+        if costs:
+            engine.token_cost, engine.pair_cost = costs
+        assert_same(engine._loglikelihood_tokens(whole), one_by_one)
+    finally:
+        engine.max_batch_tokens, engine.token_cost, engine.pair_cost = as_it_was
+
+
+def test_a_shared_context_is_computed_once(
+    make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast, packaged: Path, configure: Callable, tmp_path: Path
+) -> None:
+    requests = requests_of("hellaswag", open_data(configure("hellaswag"), "hellaswag", packaged), 24, tmp_path)
+    model = make_llama(seed=6, context=512)
+    engine = Engine(model, tokenizer, max_batch_tokens=1024)
+    computed: list[int] = []
+    model.model.norm.register_forward_hook(lambda module, inputs, output: computed.append(output.shape[:2].numel()))
+    engine.loglikelihood(requests)
+    pairs = [engine._encode_pair(*request.args) for request in requests]
+    choices, contexts = (sum(len(ids) for ids in column) for column in zip(*[(b, a) for a, b in pairs], strict=True))
+    assert sum(computed) < 1.1 * (contexts / 4 + choices)  # padding, and the last token of each choice is no input
+
+
+def test_a_model_that_sees_a_window_gets_plain_rows(tokenizer: PreTrainedTokenizerFast) -> None:
+    torch.manual_seed(7)
+    model = MistralForCausalLM(
+        MistralConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            max_position_embeddings=64,
+            sliding_window=8,
+            initializer_range=0.5,
+        )
+    ).eval()
+    engine, theirs = Engine(model, tokenizer, max_batch_tokens=256), HFLM(pretrained=model, tokenizer=tokenizer)
+    assert not engine.branching
+    pairs = [("word " * 20 + "end", continuation) for continuation in (" of it all", " of them", " and")]
+    assert_same(engine.loglikelihood(scored(*pairs)), theirs.loglikelihood(scored(*pairs)))
+
+
+def test_a_model_that_ignores_the_mask_is_found_out(
+    make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_llama(seed=8)
+    forward = model.model.forward
+    monkeypatch.setattr(model.model, "forward", lambda attention_mask=None, **keys: forward(**keys))
+    assert not Engine(model, tokenizer, max_batch_tokens=256).branching
+
+
 def test_the_head_runs_on_scored_positions_alone(make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Once a position, a chunk at a time; equal inputs share their positions."""
+    """Once a position, a chunk at a time; a common beginning has its positions once."""
     model = make_llama(seed=2)
     engine = Engine(model, tokenizer, max_batch_tokens=4096)
     engine.chunk_rows = 64
@@ -206,7 +298,7 @@ def test_the_head_runs_on_scored_positions_alone(make_llama: MakeLlama, tokenize
     assert lengths[2] > engine.chunk_rows / 2
     engine.loglikelihood(scored(*pairs, *[(c, " and") for c in continuations * 2]))
     assert max(rows) <= engine.chunk_rows
-    distinct = 1 + lengths[2] + len(continuations)
+    distinct = lengths[2] + len(continuations)  # the first target of all three is predicted at one position
     assert sum(rows) == distinct
 
 
@@ -241,9 +333,11 @@ def test_other_architectures_score_as_in_hflm(family: str, tokenizer: PreTrained
         model = hf.TokenCodesForCausalLM(hf.to_config(codes, backbone))
     engine = Engine(model.eval(), tokenizer, max_batch_tokens=256)
     assert (engine.head is None) == (family == "granite")
+    assert engine.branching
     theirs = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=4)
     assert engine.max_length == theirs.max_length
     pairs = [("", "no context"), ("one two", " three"), ("word " * 60 + "end", " of it all"), ("a  ", "b")]
+    pairs += [("word " * 20 + "end", continuation) for continuation in (" of it all", " of them", " and", " of it")]
     assert_same(engine.loglikelihood(scored(*pairs)), theirs.loglikelihood(scored(*pairs)))
 
 

@@ -1,10 +1,12 @@
 """An lm-eval model for any causal language model of Transformers: log-likelihoods of given text, no generation.
 
-The numbers are those of lm_eval.models.huggingface.HFLM. The work is less: equal inputs are computed once (choices
-that are one letter share a row), batches are sorted and packed by tokens, the head is applied only where a token is
-scored, and its logits exist in float32 for a few rows at a time.
+The numbers are those of lm_eval.models.huggingface.HFLM. The work is less. Inputs that begin with the same tokens, as a
+question with each of its choices does, become one row in which their common beginning stands once and each branch sees
+its own ancestors alone; batches are sorted and packed by tokens; the head is applied only where a token is scored, and
+its logits exist in float32 for a few rows at a time.
 """
 
+import bisect
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -20,9 +22,13 @@ from torch import Tensor, nn
 
 from tokencodes.errors import UserError
 
-# Rows of logits that exist at one time in float32: where products of a 49,152-token head stop getting faster on one CPU
-# thread (50 MB); a GPU wants larger ones.
-CHUNK_ROWS = {"cpu": 256, "cuda": 2048}
+# Rows of logits that exist at one time in float32: where a 49,152-token head and its softmax are fastest on one CPU
+# thread (13 MB); a GPU wants larger ones.
+CHUNK_ROWS = {"cpu": 64, "cuda": 2048}
+TREE_TOKENS = 2048  # of a row with branches, whose mask has that many columns
+FILLED, SMALL_BATCH = 0.9, 0.25  # a row shorter than this share of the longest waits, once a batch is not small
+ATTENTION_COST = 3.0  # of a floating-point operation in attention under a mask, against one in a matrix product
+EXACT = 1e-5  # relative difference of logits, float32, up to which a row with branches counts as the same
 LENGTH_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")  # as HFLM looks them up, in this order
 
 Label = tuple[str, Any]  # (task, number of the document in it)
@@ -35,6 +41,50 @@ class Piece:
     inputs: tuple[int, ...]
     targets: tuple[int, ...]
     slot: int  # which answer it is part of
+
+
+class Row:
+    """One row of a batch: the tokens of several inputs, a common beginning once, in the order of a depth-first walk.
+
+    Inputs are added in lexicographic order. `depth` is a token's position in its input; token i may see token j if
+    j <= i < end[j]. `nodes` gives the places in the row of each input's tokens.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.depth: list[int] = []
+        self.end: list[int] = []
+        self.nodes: list[list[int]] = []
+        self.inputs: list[tuple[int, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def branches(self) -> bool:
+        """Whether it is anything but one input after another's beginning."""
+        return any(end < len(self) for end in self.end)
+
+    def shared(self, inputs: tuple[int, ...]) -> int:
+        """How many tokens an input has in common with the one before."""
+        if not self.inputs:
+            return 0
+        last = self.inputs[-1]
+        lengths = range(1, min(len(last), len(inputs)) + 1)
+        return bisect.bisect_left(lengths, True, key=lambda n: last[:n] != inputs[:n])
+
+    def add(self, inputs: tuple[int, ...]) -> None:
+        """Append an input's tokens behind those that it shares with the one before."""
+        shared, before = self.shared(inputs), len(self)
+        path = self.nodes[-1][:shared] if self.nodes else []
+        whole = before + len(inputs) - shared
+        for node in path:
+            self.end[node] = whole
+        self.tokens.extend(inputs[shared:])
+        self.depth.extend(range(shared, len(inputs)))
+        self.end.extend([whole] * (whole - before))
+        self.nodes.append([*path, *range(before, whole)])
+        self.inputs.append(inputs)
 
 
 class Progress:
@@ -61,7 +111,8 @@ class Engine(TemplateLM):
     `title` before the progress.
 
     `max_batch_tokens` bounds batch x padded length. `autocast`: dtype of the matrix products, or None for the
-    weights' own. After a call, `truncated` holds the documents whose context did not fit.
+    weights' own. After a call, `truncated` holds the documents whose context did not fit. `branching` tells whether the
+    model gives the same logits for a row with branches; if not, each input is a row of its own.
     """
 
     def __init__(
@@ -82,6 +133,8 @@ class Engine(TemplateLM):
         self.truncated: set[Label] = set()
         self.max_length = max_length(model.config, tokenizer)
         self.head = self._separate_head()
+        self.token_cost, self.pair_cost = self._costs()
+        self.branching = self._branches()
 
     # ------------------------------------------------------------ tokens, as HFLM
 
@@ -202,63 +255,79 @@ class Engine(TemplateLM):
     def _score(self, pieces: Sequence[Piece], labels: Sequence[Label]) -> tuple[np.ndarray, np.ndarray]:
         """Sum of log-probabilities (float64) and greedy flag (bool) by slot."""
         values, greedy = np.zeros(len(labels)), np.ones(len(labels), dtype=bool)
-        rows: dict[tuple[int, ...], list[Piece]] = {}
+        members: dict[tuple[int, ...], list[Piece]] = {}
         for piece in pieces:
-            rows.setdefault(piece.inputs, []).append(piece)
+            members.setdefault(piece.inputs, []).append(piece)
         waiting: dict[Label, int] = dict.fromkeys(labels, 0)
         for piece in pieces:
             waiting[labels[piece.slot]] += 1
         total = len(waiting)
         done = sum(not count for count in waiting.values())
         progress = Progress(self.title)
+        first = {inputs: number for number, inputs in enumerate(members)}
+        rows = sorted(self._rows(members), key=lambda row: min(first[inputs] for inputs in row.inputs))
         for batch in self._batches(rows):
-            members = [rows[inputs] for inputs in batch]
             self._score_batch(batch, members, values, greedy, labels)
-            for piece in (piece for row in members for piece in row):
+            for piece in (piece for row in batch for inputs in row.inputs for piece in members[inputs]):
                 waiting[labels[piece.slot]] -= 1
                 done += not waiting[labels[piece.slot]]
             progress.show(done, total)
         return values, greedy
 
-    def _batches(self, rows: Iterable[tuple[int, ...]]) -> Iterable[list[tuple[int, ...]]]:
+    def _rows(self, inputs: Iterable[tuple[int, ...]]) -> Iterable[Row]:
+        """Distinct inputs as rows: one joins the row before it where that is less work than a row of its own."""
+        row = Row()
+        for each in sorted(inputs):
+            shared = row.shared(each)
+            whole = len(row) + len(each) - shared
+            more_pairs = whole**2 - len(row) ** 2 - len(each) ** 2
+            worth = self.branching and self.token_cost * shared > self.pair_cost * more_pairs
+            if row.inputs and not (worth and whole <= min(TREE_TOKENS, self.max_batch_tokens)):
+                yield row
+                row = Row()
+            row.add(each)
+        if row.inputs:
+            yield row
+
+    def _batches(self, rows: Iterable[Row]) -> Iterable[list[Row]]:
         """Longest first, so that a row's length bounds what follows; else as they came, so that documents get done."""
-        batch: list[tuple[int, ...]] = []
-        for inputs in sorted(rows, key=lambda inputs: -len(inputs)):
-            if batch and (len(batch) + 1) * len(batch[0]) > self.max_batch_tokens:
-                yield batch
-                batch = []
-            batch.append(inputs)
+        batch: list[Row] = []
+        for row in sorted(rows, key=lambda row: (row.branches, -len(row))):
+            if batch:
+                width = len(batch[0])
+                full = (len(batch) + 1) * width > self.max_batch_tokens
+                padded = len(row) < FILLED * width and len(batch) * width > SMALL_BATCH * self.max_batch_tokens
+                if full or padded or row.branches != batch[0].branches:
+                    yield batch
+                    batch = []
+            batch.append(row)
         if batch:
             yield batch
 
     @torch.inference_mode()
     def _score_batch(
         self,
-        batch: list[tuple[int, ...]],
-        members: list[list[Piece]],
+        batch: list[Row],
+        members: dict[tuple[int, ...], list[Piece]],
         values: np.ndarray,
         greedy: np.ndarray,
         labels: Sequence[Label],
     ) -> None:
         width = len(batch[0])
-        ids = np.zeros((len(batch), width), dtype=np.int64)  # padded on the right: nothing before the padding sees it
-        positions, entries = [], []  # entries: (row of `positions`, target, slot)
-        for row, (inputs, pieces) in enumerate(zip(batch, members, strict=True)):
-            ids[row, : len(inputs)] = inputs
-            longest = max(len(piece.targets) for piece in pieces)
-            first = len(positions)
-            positions.extend(row * width + column for column in range(len(inputs) - longest, len(inputs)))
-            for piece in pieces:
-                start = first + longest - len(piece.targets)
-                entries.extend((start + i, target, piece.slot) for i, target in enumerate(piece.targets))
+        positions: dict[int, int] = {}  # in the flat batch: their number in the order in which they are scored
+        entries = []  # (number of the position, target, slot)
+        for number, row in enumerate(batch):
+            for inputs, nodes in zip(row.inputs, row.nodes, strict=True):
+                for piece in members[inputs]:
+                    for node, target in zip(nodes[-len(piece.targets) :], piece.targets, strict=True):
+                        place = positions.setdefault(number * width + node, len(positions))
+                        entries.append((place, target, piece.slot))
         entries.sort(key=lambda entry: entry[0])  # stable: within a slot, tokens stay in order
         where, targets, slots = (np.array(column, dtype=np.int64) for column in zip(*entries, strict=True))
         with torch.autocast(self._device.type, dtype=self.autocast, enabled=self.autocast is not None):
-            states = self._states(torch.from_numpy(ids).to(self._device), torch.tensor(positions, device=self._device))
+            states = self._states(*self._tensors(batch), list(positions))
             for first in range(0, len(positions), self.chunk_rows):
                 low, high = np.searchsorted(where, [first, first + self.chunk_rows])
-                if low == high:
-                    continue
                 logits = states[first : first + self.chunk_rows]
                 logits = (logits if self.head is None else self.head(logits)).float()
                 found, best = _log_probabilities(logits, where[low:high] - first, targets[low:high])
@@ -268,13 +337,71 @@ class Engine(TemplateLM):
                 np.add.at(values, slots[low:high], found)
                 np.logical_and.at(greedy, slots[low:high], best)
 
-    def _states(self, ids: Tensor, positions: Tensor) -> Tensor:
+    def _tensors(self, batch: list[Row]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Ids (B, T), padded on the right, where nothing before sees it; and for branches positions (B, T) and a mask.
+
+        The mask (B, 1, T, T), float32, is added to the scores of attention.
+        """
+        width = max(map(len, batch))
+        ids = np.zeros((len(batch), width), dtype=np.int64)
+        depth, end = np.zeros_like(ids), np.full_like(ids, width)
+        for number, row in enumerate(batch):
+            ids[number, : len(row)], depth[number, : len(row)], end[number, : len(row)] = row.tokens, row.depth, row.end
+        ids, depth, end = (torch.from_numpy(array).to(self._device) for array in (ids, depth, end))
+        if not any(row.branches for row in batch):
+            return ids, {}
+        place = torch.arange(width, device=self._device)
+        allowed = (place <= place[:, None]) & (place[:, None] < end[:, None, :])
+        mask = torch.zeros((len(batch), 1, width, width), device=self._device)
+        mask.masked_fill_(~allowed[:, None], torch.finfo(mask.dtype).min)
+        return ids, {"position_ids": depth, "attention_mask": mask}
+
+    def _states(self, ids: Tensor, more: dict[str, Tensor], positions: list[int]) -> Tensor:
         """What the head reads (n, d), or with no separate head the logits (n, V), at flat positions of (B, T)."""
         if self.head is None:
-            states = self.model(input_ids=ids, use_cache=False).logits
+            states = self.model(input_ids=ids, use_cache=False, **more).logits
         else:
-            states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-        return states.flatten(0, 1)[positions]
+            states = self.model.base_model(input_ids=ids, use_cache=False, **more).last_hidden_state
+        return states.flatten(0, 1)[torch.tensor(positions, device=self._device)]
+
+    # ------------------------------------------------------------ what the model can do
+
+    def _costs(self) -> tuple[float, float]:
+        """Floating-point operations of the layers for a token, and of attention for a pair of tokens."""
+        settings = getattr(self.model.config, "text_config", None) or self.model.config
+        table = self.model.get_input_embeddings()
+        inside = {id(weight) for weight in (*table.parameters(), *(self.head.parameters() if self.head else ()))}
+        weights = sum(weight.numel() for weight in self.model.parameters() if id(weight) not in inside)
+        return 2.0 * weights, ATTENTION_COST * 4.0 * settings.hidden_size * settings.num_hidden_layers
+
+    @torch.inference_mode()
+    def _branches(self) -> bool:
+        """Whether a row with branches gives the logits of its inputs as rows of their own.
+
+        Not so: models that take no such mask, that look at a window of the context, or that are no Transformers.
+        """
+        settings = getattr(self.model.config, "text_config", None) or self.model.config
+        kinds = getattr(settings, "layer_types", None) or ["full_attention"]
+        if set(kinds) != {"full_attention"} or getattr(settings, "sliding_window", None) is not None:
+            return False
+        some = torch.linspace(0, settings.vocab_size - 1, 12).long().tolist()
+        row, alone = Row(), []
+        for branch in sorted((tuple(some[:6]), tuple(some[:3] + some[6:9]), tuple(some[:3] + some[9:] + some[:1]))):
+            row.add(branch)
+            single = Row()
+            single.add(branch)
+            alone.append(single)
+        try:
+            for each, nodes in zip(alone, row.nodes, strict=True):
+                expected = self._states(*self._tensors([each]), list(range(len(each))))
+                found = self._states(*self._tensors([row]), nodes)
+                if self.head is not None:
+                    expected, found = self.head(expected), self.head(found)
+                if not (found - expected).abs().max() <= EXACT * expected.abs().max():
+                    return False
+        except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
+            return False
+        return True
 
     @torch.inference_mode()
     def _separate_head(self) -> nn.Module | None:
@@ -321,11 +448,13 @@ def _log_probabilities(logits: Tensor, rows: np.ndarray, targets: np.ndarray) ->
     `logits` (n, V), float32, is overwritten.
     """
     rows, targets = (torch.from_numpy(array).to(logits.device) for array in (rows, targets))
-    top, best = logits.max(dim=-1)
-    logits.sub_(top[:, None])
-    chosen = logits[rows, targets]
-    normaliser = logits.exp_().sum(dim=-1).log_()
-    return (chosen - normaliser[rows]).double().cpu().numpy(), (best[rows] == targets).cpu().numpy()
+    top = logits.amax(dim=-1)
+    chosen = logits[rows, targets] - top[rows]
+    best = chosen == 0
+    if best.any():  # where several are the greatest, the first counts
+        best[best.clone()] = logits[rows[best]].argmax(dim=-1) == targets[best]
+    normaliser = logits.sub_(top[:, None]).exp_().sum(dim=-1).log_()
+    return (chosen - normaliser[rows]).double().cpu().numpy(), best.cpu().numpy()
 
 
 def _where(label: Label) -> str:

@@ -21,7 +21,7 @@ from tokencodes.evaluate.benchmarks import Data, check_packaged, open_data
 from tokencodes.evaluate.references import CORPUS_TASK
 from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_json
 
-ENGINE_VERSION = 1  # goes up when the engine would give another number
+ENGINE_VERSION = 2  # goes up when the engine would give another number
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
 SPARE_ROWS = 0.02  # published models round their vocabulary up; phi-2, the extreme, has 1.8 % rows without a token
 
@@ -76,7 +76,8 @@ def evaluate(
         "model_sha256": provenance["model_sha256"],
         "data_sha256": scored["data_sha256"] or digest(columns["doc_sha256"]),
         "harness": f"lm_eval {version('lm_eval')}",
-        "engine": f"tokencodes.evaluate.engine {ENGINE_VERSION}, {settings.evaluate.precision}, {engine.device.type}",
+        "engine": f"tokencodes.evaluate.engine {ENGINE_VERSION}, {settings.evaluate.precision}, {engine.device.type}, "
+        + ("common beginnings shared" if engine.branching else "each input a row of its own"),
         "versions": _versions(),
         "wall_s": round(time.perf_counter() - started, 3),
         "truncated": len(engine.truncated),

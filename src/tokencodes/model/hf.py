@@ -82,7 +82,8 @@ class TokenCodesModel(TokenCodesPreTrainedModel):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPast:
-        """`attention_mask` (B, keys), 0 at padding, on either side; `cache` a Transformers cache."""
+        """`attention_mask` (B, keys), 0 at padding, on either side; or (B, 1, T, keys), as attention takes it; `cache`
+        a Transformers cache."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         if use_cache and cache is None:
@@ -144,8 +145,11 @@ class TokenCodesForCausalLM(TokenCodesPreTrainedModel, GenerationMixin):
 def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor | None:
     """Where attention may look: bool (B or 1, 1, T, past + T), or None for the plain causal case.
 
-    A query at a padded position sees itself, so that its softmax is defined; nothing reads what it computes.
+    A query at a padded position sees itself, so that its softmax is defined; nothing reads what it computes. A mask of
+    four dimensions is what attention takes already.
     """
+    if attention_mask is not None and attention_mask.dim() == 4:
+        return attention_mask
     padded = attention_mask is not None and not bool(attention_mask.all())
     if not padded and (past == 0 or length == 1):
         return None
