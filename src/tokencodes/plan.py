@@ -54,15 +54,12 @@ def activation_bytes(model: config.Model, train: config.Train) -> int:
 
 
 def loss_bytes(vocab_size: int, d_model: int, tokens: int, chunk: int, low: int) -> int:
-    """Bytes that the loss has at its peak: a chunk's float32 logits twice and, under autocast, once in `low` bytes; for
-    the head a summed gradient, from the second chunk on one chunk's gradient, and under autocast a copy of its weights.
+    """Bytes that the loss has at its peak: a chunk's float32 logits and the head's float32 gradient; under autocast, in
+    `low` bytes, besides: the chunk's logits, the head's weights and one chunk's share of their gradient.
     """
-    logits = min(chunk, tokens) * vocab_size
-    head = vocab_size * d_model
-    copies = low * (logits + head) if low < FLOAT32 else 0
-    if chunk >= tokens:  # the second logits are gone when the gradient comes
-        return FLOAT32 * logits + max(FLOAT32 * logits, (FLOAT32 + (low if low < FLOAT32 else 0)) * head) + copies
-    return 2 * FLOAT32 * logits + (FLOAT32 + low) * head + copies
+    logits, head = min(chunk, tokens) * vocab_size, vocab_size * d_model
+    copies = low * (logits + 2 * head) if low < FLOAT32 else 0
+    return FLOAT32 * (logits + head) + copies
 
 
 def state_bytes(counts: dict[str, int], model: config.Model, n_gpus: int, parallel: str) -> int:

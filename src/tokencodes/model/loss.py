@@ -16,12 +16,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         need_hidden, need_weight = context.needs_input_grad[:2]
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
         grad_hidden = torch.empty_like(hidden) if need_hidden else None
-        grad_weight = product = None
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if need_weight else None
         with torch.autocast(device, enabled=False):
             head = weight.to(low)
             # One memory for all chunks: to take and return as much for each costs a CPU more than some of the products
             room = hidden.new_empty(min(chunk, hidden.shape[0]), weight.shape[0], dtype=torch.float32)
             low_room = room if low == torch.float32 else torch.empty_like(room, dtype=low)
+            product = torch.empty_like(head) if need_weight and low != torch.float32 else None
             for start in range(0, hidden.shape[0], chunk):
                 rows = hidden[start : start + chunk].to(low)
                 wanted = targets[start : start + chunk, None]
@@ -29,22 +30,24 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 torch.mm(rows, head.T, out=low_logits)
                 if low_logits.dtype != logits.dtype:
                     logits.copy_(low_logits)
-                log_norm = torch.logsumexp(logits, dim=-1, keepdim=True)
-                total += (log_norm - logits.gather(1, wanted)).sum()
+                top = logits.amax(dim=-1, keepdim=True)
+                own = logits.gather(1, wanted)
+                # One exponential a logit serves both the norm and the gradient, in the logits' own memory
+                grad = logits.sub_(top).exp_()
+                norm = grad.sum(dim=-1, keepdim=True)
+                total += (norm.log() + top - own).sum()
                 if not (need_hidden or need_weight):
                     continue
-                grad = logits.sub_(log_norm).exp_()  # the probabilities, in the logits' own memory
-                grad.scatter_add_(1, wanted, torch.full_like(wanted, -1, dtype=grad.dtype))
+                grad.div_(norm).scatter_add_(1, wanted, torch.full_like(norm, -1))
                 if low_logits.dtype != grad.dtype:
                     grad = low_logits.copy_(grad)
                 if grad_hidden is not None:
                     grad_hidden[start : start + chunk] = (grad @ head).to(hidden.dtype)
                 if not need_weight:
                     continue
-                if grad_weight is None:
-                    grad_weight = (grad.T @ rows).float()
-                else:
-                    product = torch.empty_like(head) if product is None else product
+                if low == torch.float32:
+                    torch.addmm(grad_weight, grad.T, rows, out=grad_weight)
+                else:  # summed in float32: a sum of chunks in bfloat16 would lose the small ones
                     grad_weight += torch.mm(grad.T, rows, out=product)
         context.save_for_backward(grad_hidden, grad_weight)
         context.weight_dtype = weight.dtype
