@@ -123,6 +123,12 @@ def _evaluate(args: argparse.Namespace) -> None:
     run.evaluate(config.load(args.config), args.model, args.task, args.shots, args.benchmarks, args.store, args.out)
 
 
+def _compare(args: argparse.Namespace) -> None:
+    from tokencodes.report import compare
+
+    compare.command(args.a, args.b, as_json=args.json)
+
+
 def _tables(args: argparse.Namespace) -> None:
     from tokencodes.report import tables
 
@@ -250,6 +256,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--benchmarks", type=Path, metavar="DIR", help="what `tokencodes benchmarks` wrote")
     sub.add_argument("--store", type=Path, metavar="DIR", help="for corpus_validation")
     sub.add_argument("--out", type=Path, required=True, metavar="FILE.json")
+
+    sub = stage("compare", _compare, "what differences between two models' stored results are worth, task by task")
+    place = "results/NAME, or one model in it: its folder in eval/ or models/; without -sSEED all its seeds"
+    sub.add_argument("a", type=Path, metavar="A", help=place)
+    sub.add_argument("b", type=Path, metavar="B", help="the same; the table gives A - B")
+    sub.add_argument("--json", action="store_true")
 
     for name, call, help in (
         ("tables", _tables, "write the tables of a run from its stored results"),

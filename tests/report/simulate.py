@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from tokencodes import config, files
+from tokencodes.evaluate.run import _write_documents
 
 # metric: (chance or None, typical value, higher is better)
 METRICS: dict[str, dict[str, tuple[float | None, float, bool]]] = {
@@ -188,19 +190,50 @@ def curve(settings: config.Config, rng: np.random.Generator, index: int) -> list
     return lines
 
 
-def evaluation(
-    settings: config.Config, interface: str, seed: int, task: config.Task, rng: np.random.Generator
-) -> dict[str, Any]:
-    """One evaluation result."""
-    n = task.limit or (12 if task.name == "corpus_validation" else 1000)
-    metrics = {}
-    for metric, (chance, typical, higher) in METRICS[task.name].items():
+DOCUMENTS = {"corpus_validation": 12, "wikitext": 62}  # that a task has without a limit; others have 1,000
+SEED_SD, OWN_SD = 0.02, 0.4  # of a model's liking of all documents, and of one, beside a document's own difficulty of 1
+
+
+def documents(
+    task: config.Task, rng: np.random.Generator, place: int, n: int | None = None
+) -> dict[str, list[float] | list[int] | list[str]]:
+    """Scores by document: what is hard for one model is hard for the next; later interfaces are a little worse."""
+    n = n or task.limit or DOCUMENTS.get(task.name, 1000)
+    difficulty = np.random.default_rng(len(task.name)).standard_normal(n)
+    liking = SEED_SD * rng.standard_normal() - 0.04 * place + OWN_SD * rng.standard_normal(n) - difficulty
+    columns: dict[str, Any] = {"doc_id": list(range(n)), "doc_sha256": [f"{number:064x}" for number in range(n)]}
+    metrics = METRICS[task.name]
+    for metric, (_, typical, _) in metrics.items():
         if metric.startswith("acc"):
-            value = min(1.0, max(0.0, round(n * (typical + 0.03 * rng.standard_normal())) / n))
-            stderr = math.sqrt(value * (1 - value) / (n - 1))
-        else:
-            value = typical * (1 + 0.03 * rng.standard_normal())
-            stderr = 0.05 * value
+            bar = norm.isf(typical) * math.hypot(1, OWN_SD)
+            columns[metric] = (liking > bar).astype(float).tolist()
+    if {"word_perplexity", "byte_perplexity"} & set(metrics):
+        words = np.random.default_rng(n).integers(200, 4000, n).astype(float)
+        nats = words * (math.log(metrics["word_perplexity"][1]) - 0.05 * liking)
+        columns |= {"loglikelihood": (-nats).tolist(), "words": words.tolist()}
+        columns["bytes"] = (np.ceil(words * math.log(metrics["word_perplexity"][1]) / math.log(2) / 1.85)).tolist()
+    elif "perplexity" in metrics:
+        columns["loglikelihood"] = (-math.log(metrics["perplexity"][1]) + liking).tolist()
+    return columns
+
+
+def value_of(metric: str, columns: dict[str, Any]) -> float:
+    """A metric from its documents, as the harness defines it."""
+    if metric.startswith("acc"):
+        return float(np.mean(columns[metric]))
+    nats = -math.fsum(columns["loglikelihood"])
+    counted = {"word_perplexity": "words", "perplexity": None}.get(metric, "bytes")
+    mean = nats / (math.fsum(columns[counted]) if counted else len(columns["doc_id"]))
+    return mean / math.log(2) if metric == "bits_per_byte" else math.exp(mean)
+
+
+def evaluation(interface: str, seed: int, task: config.Task, columns: dict[str, Any]) -> dict[str, Any]:
+    """One evaluation result, from its documents."""
+    n = len(columns["doc_id"])
+    metrics = {}
+    for metric, (chance, _, higher) in METRICS[task.name].items():
+        value = value_of(metric, columns)
+        stderr = math.sqrt(value * (1 - value) / (n - 1)) if metric.startswith("acc") else 0.05 * value
         metrics[metric] = {"value": value, "stderr": stderr, "chance": chance, "higher_is_better": higher}
     return {
         "model": f"models/{interface}-s{seed}",
@@ -275,7 +308,9 @@ def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Pat
             write_json(root / "validation" / f"{name}.json", {"passed": True, "checks": checks})
             for task in settings.evaluate.tasks:
                 path = root / "eval" / name / f"{task.name}-{task.shots}shot.json"
-                write_json(path, evaluation(settings, interface, seed, task, rng))
+                columns = documents(task, rng, position)
+                _write_documents(path.with_suffix(".parquet"), columns)
+                write_json(path, evaluation(interface, seed, task, columns))
     return root
 
 

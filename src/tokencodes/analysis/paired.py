@@ -14,6 +14,7 @@ CONFIDENCE = 0.95
 SIGNIFICANCE = 1 - CONFIDENCE
 POWER = 0.80  # the usual chance of finding a difference that is there
 RESAMPLES = 9_999  # of the bootstrap and of the sign flips: a p of 0.05 is then known to +- 0.002
+FEW_KINDS = 32  # different documents of which to count draws; scores of 0 and 1 make three
 AT_ONCE = 2**22  # numbers drawn at once: 32 MiB, whatever the number of documents
 
 MCNEMAR = "McNemar, exact"
@@ -25,8 +26,10 @@ class Difference:
     """A - B on the same documents. Accuracies are fractions, likelihoods nats; NaN is what could not be computed.
 
     a, b: the two scores; low, high: the 95 % interval of `difference`; p: two-sided, by `test`. n: documents;
-    discordant: those on which exactly one of the two is right, only_a and only_b who (None if scores are not 0 or 1).
-    undefined: documents for which a model has no finite score; then every figure that would need them is NaN.
+    discordant: those on which exactly one of the two is right, only_a and only_b who (None if scores are not 0 or 1, or
+    there are several seeds). undefined: documents for which a model has no finite score; then every figure that would
+    need them is NaN. seeds: pairs of models; of several, from_seeds and from_documents are the variances of the
+    difference that come from either (analysis/seeds.py), else NaN.
     """
 
     a: float
@@ -41,6 +44,9 @@ class Difference:
     only_a: int | None
     only_b: int | None
     undefined: int
+    seeds: int = 1
+    from_seeds: float = math.nan
+    from_documents: float = math.nan
 
 
 def difference(
@@ -100,7 +106,12 @@ def interval(
     n = len(gap)
     if n < 2 or np.ptp(gap / counts) == 0:
         return math.nan, math.nan
-    reach = stats.norm.cdf(math.sqrt(n / (n - 1)) * stats.t.ppf((1 - confidence) / 2, n - 1))
+    reach = float(stats.norm.cdf(math.sqrt(n / (n - 1)) * stats.t.ppf((1 - confidence) / 2, n - 1)))
+    kinds, seen = np.unique(np.stack([gap, counts]), axis=1, return_counts=True)
+    if len(seen) <= FEW_KINDS:  # how often each kind of document is drawn is all that matters of a resample
+        drawn = _stream(seed).multinomial(n, seen / n, size=resamples)
+        low, high = np.quantile(_ratio(*(drawn * kind for kind in kinds), axis=1), [reach, 1 - reach])
+        return float(low), float(high)
     found = stats.bootstrap(
         (gap, counts),
         _ratio,
@@ -108,7 +119,7 @@ def interval(
         vectorized=True,
         n_resamples=resamples,
         batch=max(1, AT_ONCE // n),
-        confidence_level=1 - 2 * float(reach),
+        confidence_level=1 - 2 * reach,
         method="percentile",
         rng=_stream(seed),
     ).confidence_interval

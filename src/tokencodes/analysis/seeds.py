@@ -1,0 +1,120 @@
+"""What a difference between two interfaces is worth when each was trained with several seeds.
+
+Seeds and documents are crossed: each seed's pair of models sees all documents. A difference over another set of seeds
+and another set of documents would be another one, so both count.
+"""
+
+import math
+
+import numpy as np
+from scipy import optimize, stats
+
+from tokencodes.analysis.paired import CONFIDENCE, POWER, SIGNIFICANCE, Difference, difference
+
+TWO_LEVEL = "t, seeds and documents"
+MOST_SEEDS = 1000  # that are asked for; what needs more is out of reach
+
+
+def over_seeds(a: np.ndarray, b: np.ndarray, counts: np.ndarray | None = None, **draws: int) -> Difference:
+    """Compare two models that were trained with the same seeds: scores float64 (seeds, n documents) each.
+
+    With one seed this is paired.difference. With several, the documents' differences (of a ratio: linearised) are
+    split by an analysis of variance of the two-way layout without replicates into what comes from seeds, from
+    documents, and the rest, which the documents' mean square holds already. The interval takes each source by its
+    own Student t (Howe, JASA 69, 1974): half^2 = t(seeds - 1)^2 V_seeds + t(n - 1)^2 V_documents; p is where it would
+    touch zero. `draws` goes to paired.difference.
+    """
+    a, b = np.atleast_2d(np.asarray(a, np.float64)), np.atleast_2d(np.asarray(b, np.float64))
+    seeds, n = a.shape
+    if seeds == 1:
+        return difference(a[0], b[0], counts, **draws)
+    weights = np.ones(n) if counts is None else np.asarray(counts, np.float64)
+    total = seeds * weights.sum()
+    undefined = int(np.count_nonzero(~np.isfinite(a).all(axis=0) | ~np.isfinite(b).all(axis=0)))
+    score_a, score_b = (float(each.sum() / total) if np.isfinite(each).all() else math.nan for each in (a, b))
+    value = low = high = p = from_seeds = from_documents = math.nan
+    if not undefined:
+        gap = a - b
+        value = float(gap.sum() / total)
+        from_seeds, from_documents = variances((gap - value * weights) / weights.mean() + value)
+        half = _reach(SIGNIFICANCE, from_seeds, from_documents, seeds, n)
+        if from_seeds + from_documents > 0:
+            low, high, p = value - half, value + half, _p(value, from_seeds, from_documents, seeds, n)
+        elif value == 0:
+            p = 1.0  # the models agree everywhere
+    return Difference(
+        a=score_a,
+        b=score_b,
+        difference=value,
+        low=low,
+        high=high,
+        p=p,
+        test=TWO_LEVEL,
+        n=n,
+        discordant=None,
+        only_a=None,
+        only_b=None,
+        undefined=undefined,
+        seeds=seeds,
+        from_seeds=from_seeds,
+        from_documents=from_documents,
+    )
+
+
+def variances(z: np.ndarray) -> tuple[float, float]:
+    """Variance of the mean of z (seeds, n documents), >= 2 of each, that comes from seeds and from documents.
+
+    Mean squares of a two-way layout; the seeds' part is what their mean square has beyond the rest's, at least 0. The
+    documents' part includes how documents and seeds go together.
+    """
+    seeds, n = z.shape
+    if n < 2:
+        return math.nan, math.nan
+    by_seed, by_document, mean = z.mean(axis=1), z.mean(axis=0), z.mean()
+    rest = ((z - by_seed[:, None] - by_document + mean) ** 2).sum() / ((seeds - 1) * (n - 1))
+    between_seeds, between_documents = n * by_seed.var(ddof=1), seeds * by_document.var(ddof=1)
+    return float(max(between_seeds - rest, 0) / (seeds * n)), float(between_documents / (seeds * n))
+
+
+def _reach(p: float, from_seeds: float, from_documents: float, seeds: int, n: int) -> float:
+    ends = stats.t.isf(p / 2, [seeds - 1, n - 1])
+    return math.sqrt(float(ends[0]) ** 2 * from_seeds + float(ends[1]) ** 2 * from_documents)
+
+
+def _p(value: float, from_seeds: float, from_documents: float, seeds: int, n: int) -> float:
+    """Two-sided p: the level at which the interval just touches zero."""
+    if value == 0:
+        return 1.0
+
+    def beyond(log_p: float) -> float:
+        return _reach(math.exp(log_p), from_seeds, from_documents, seeds, n) - abs(value)
+
+    least = math.log(np.finfo(np.float64).tiny)
+    return math.exp(optimize.brentq(beyond, least, 0.0)) if beyond(least) > 0 else 0.0
+
+
+def seeds_needed(found: Difference, difference: float, *, power: float = POWER) -> int | None:
+    """Seeds, at least 2, to find a `difference` at 5 % with this power on the same number of documents.
+
+    Of a Difference over several seeds, with its variances as they were seen: a seed more divides the seeds' part and
+    leaves the documents'. None if no number of seeds up to MOST_SEEDS will do, for the documents alone hide it, or if
+    the variances are not known.
+    """
+    if math.isnan(found.from_seeds) or difference == 0:
+        return None
+    one = found.from_seeds * found.seeds
+    for seeds in range(2, MOST_SEEDS + 1):
+        half = _reach(SIGNIFICANCE, one / seeds, found.from_documents, seeds, found.n)
+        spread = math.sqrt(one / seeds + found.from_documents)
+        if spread == 0 or stats.norm.sf((half - abs(difference)) / spread) >= power:
+            return seeds
+    return None
+
+
+def mean_interval(values: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Student's interval of the mean of values (seeds); NaN for fewer than two, or none that is finite."""
+    values = np.asarray(values, np.float64)
+    if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) == 0:
+        return math.nan, math.nan
+    low, high = stats.t.interval(confidence, len(values) - 1, values.mean(), stats.sem(values))
+    return float(low), float(high)
