@@ -358,6 +358,50 @@ with distributed.job(run.train) as ranks:
     trainer.accumulate(1)
     if ranks.main:
         print(len(calls))
+    del trainer
+"""
+
+
+@pytest.mark.parametrize("ending", ["done", "stopped", "our fault"])
+def test_what_uses_the_group_of_ranks_is_gone_before_the_group(tiny, tmp_path, ending):
+    """Else the last to hold the group may wait for Gloo's thread, and that for the interpreter, for ever."""
+    script, run = tmp_path / "ending.py", tmp_path / "run.yaml"
+    script.write_text(LIST_HOLDERS)
+    run.write_text(config.dump(tiny.config(train={"n_gpus": 2, "micro_batch_size": 1}).run("gf2", 0)))
+    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    done = subprocess.run([*line, run, tiny.store, tmp_path / "out", ending], env=ENV, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [word for word in done.stdout.split() if word.startswith("held-by-")] == ["held-by-0"] * 2, done.stdout
+
+
+LIST_HOLDERS = """
+import contextlib, gc, signal, sys
+from pathlib import Path
+from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from tokencodes import config
+from tokencodes.errors import StoppedEarly
+from tokencodes.train import loop
+
+run, store, out, ending = sys.argv[1:]
+destroy, step = dist.destroy_process_group, loop.Trainer.update
+
+def destroy_and_say():
+    holders = sum(isinstance(each, DistributedDataParallel) for each in gc.get_objects())
+    sys.stdout.write(f"held-by-{holders}\\n")
+    destroy()
+
+def update(self, number):
+    assert any(isinstance(each, DistributedDataParallel) for each in gc.get_objects())
+    if ending == "stopped":
+        signal.raise_signal(signal.SIGTERM)
+    if ending == "our fault":
+        raise ZeroDivisionError
+    return step(self, number)
+
+dist.destroy_process_group, loop.Trainer.update = destroy_and_say, update
+with contextlib.suppress(StoppedEarly, ZeroDivisionError):
+    loop.train(config.load_run(run), Path(store), Path(out))
 """
 
 

@@ -1,9 +1,10 @@
 """The ranks of one training job: alone, or started by torchrun. One process a GPU (or CPU ranks with gloo)."""
 
 import contextlib
+import gc
 import os
 import resource
-import time
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,9 +20,6 @@ from tokencodes import config
 from tokencodes.errors import UserError
 
 PATIENCE = timedelta(hours=1)  # ranks wait while the main one hashes the whole store, or writes a checkpoint
-# Gloo's thread frees what the last barrier held, for which it needs the interpreter. If the group is destroyed before
-# that, by a thread that holds the interpreter and waits for Gloo's, neither goes on (seen once in some 80 jobs)
-SETTLE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,10 @@ def choose_device(name: str, local_rank: int) -> torch.device:
 
 @contextlib.contextmanager
 def job(train: config.Train):
-    """Join the job; yields Ranks. Asserts the number of processes before any GPU is taken."""
+    """Join the job; yields Ranks. Asserts the number of processes before any GPU is taken.
+
+    What is made of the ranks (modules that `wrap` returned) must not outlive the functions that are called within.
+    """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size != train.n_gpus:
         raise UserError(
@@ -118,9 +119,14 @@ def job(train: config.Train):
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield Ranks(rank, world_size, device)
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        raise
     finally:
         if world_size > 1:
-            time.sleep(SETTLE_S)
+            # What uses the group must be gone before it. DDP's reducer, were it the last to hold the group, would wait
+            # for Gloo's thread and keep the interpreter, which that thread may need to free what its last work held
+            gc.collect()
             dist.destroy_process_group()
 
 

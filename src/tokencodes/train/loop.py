@@ -404,14 +404,19 @@ def train(run: config.Run, store_dir: Path, out: Path, *, time_budget_min: float
             if already_done(run, out):
                 metrics.say(f"{run.interface_name}-s{run.seed}", "final.json is there: nothing to do")
                 return
-            if run.train.tensorboard and ranks.main:
-                metrics.summary_writer()  # or what is missing shows after the store has been read
-            distributed.make_deterministic(run.train.cpu_threads, run.seed)
-            store = Store.open(store_dir, vocab_size=run.model.vocab_size)
-            check_store(run, store)
-            trainer = Trainer(run, store, out, ranks, stop)
-            trainer.rehearse()
-            if ranks.main:
-                verify(store_dir)  # opening cannot see a changed token; hashing is minutes, training is weeks
-            ranks.barrier()
-            trainer.loop()
+            train_with(ranks, run, store_dir, out, stop)
+
+
+def train_with(ranks: distributed.Ranks, run: config.Run, store_dir: Path, out: Path, stop: Stop) -> None:
+    """The part of `train` that holds the model, which is gone when the ranks part."""
+    if run.train.tensorboard and ranks.main:
+        metrics.summary_writer()  # or what is missing shows after the store has been read
+    distributed.make_deterministic(run.train.cpu_threads, run.seed)
+    store = Store.open(store_dir, vocab_size=run.model.vocab_size)
+    check_store(run, store)
+    trainer = Trainer(run, store, out, ranks, stop)
+    trainer.rehearse()
+    if ranks.main:
+        verify(store_dir)  # opening cannot see a changed token; hashing is minutes, training is weeks
+    ranks.barrier()
+    trainer.loop()
