@@ -21,14 +21,12 @@ class Project:
     """A copy of the project, and Snakemake in it."""
 
     folder: Path
-    stand_ins: bool
     environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        path = [str(self.folder / "bin")] if self.stand_ins else []
         self.environment = {
             **os.environ,
-            "PATH": os.pathsep.join([*path, str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join([str(self.folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(self.folder / "src"),
             "XDG_CACHE_HOME": str(self.folder / "xdg"),
         }
@@ -96,6 +94,13 @@ class Project:
         """Write a config."""
         (self.folder / name).write_text(json.dumps(value, indent=1))
 
+    def put_first(self, program: str, script: str) -> None:
+        """A program that is found before the system's and the environment's."""
+        path = self.folder / "bin" / program
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(script)
+        path.chmod(0o755)
+
     def edit(self, path: str, old: str, new: str) -> None:
         """Change one place of a file."""
         file = self.folder / path
@@ -116,12 +121,10 @@ def copy_of(root: Path, tiny: Any, folder: Path, *, stand_ins: bool) -> Project:
         else:
             shutil.copy2(source, folder / name)
     shutil.copytree(tiny.folder / "corpus", folder / "corpus")
+    project = Project(folder)
     if stand_ins:
-        program = folder / "bin" / "tokencodes"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STAND_IN}" "$@"\n')
-        program.chmod(0o755)
-    return Project(folder, stand_ins)
+        project.put_first("tokencodes", f'#!/bin/sh\nexec "{sys.executable}" "{STAND_IN}" "$@"\n')
+    return project
 
 
 def tiny_value(tiny: Any, **changes: Any) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_the_word_before_retraining(tmp_path, capsys, choice, said):
     assert ("warning: the training code has changed since old was trained" in output) is bool(said)
 
 
-BEGUN = "=== 2026-01-31 12:00:00 host node7, Slurm job 5, GPUs 2 NVIDIA H100; tokencodes 1, torch 2, python 3"
+BEGUN = "=== 2026-01-31 12:00:00+0100 host node7, Slurm job 5, GPUs 2 NVIDIA H100; tokencodes 1, torch 2, python 3"
 STOPPED = "tokencodes: train gf2-s0: stopped at step 9 (time budget); start again to go on"
 
 
@@ -122,24 +122,90 @@ def test_how_a_stage_ended_by_its_log(tmp_path, lines, ending):
     assert workflow.ending(tmp_path / "x.log") == ending
 
 
-def test_only_an_interrupted_job_is_repeated(tmp_path):
-    def log(name, *lines, age=0):
-        path = tmp_path / name
-        path.write_text("\n".join([BEGUN, *lines]))
-        os.utime(path, (now - age, now - age))
+ERROR = ["tokencodes: error: x", "=== exit code 2 after 1 s"]
+CUT_OFF = ["=== exit code 143 after 1 s, after a signal"]
+WHEN = 1_770_000_000  # this call began, in seconds since the epoch
+
+
+def attempt(*lines, after=10):
+    """Of a log: a stage that began so many seconds after the call."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S+0000", time.gmtime(WHEN + after))
+    return [BEGUN.replace("2026-01-31 12:00:00+0100", when), *lines]
+
+
+def training(start, *end, after=10):
+    return attempt(f"train gf2-s0: {start}, 9 steps of 8 tokens", *end, after=after)
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """Makes a log of attempts; a call has begun."""
+    (tmp_path / ".slurm").write_text("run\n")
+    os.utime(tmp_path / ".slurm", (WHEN, WHEN))
+
+    def made(*attempts, mtime=WHEN + 100):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.log"
+        path.write_text("\n".join(line for each in attempts for line in each))
+        os.utime(path, (mtime, mtime))
         return path
 
-    (tmp_path / ".slurm").write_text("run\n")
-    now = (tmp_path / ".slurm").stat().st_mtime + 100
-    done, failed = log("a", "=== exit code 0 after 1 s"), log("b", "=== exit code 2 after 1 s")
-    killed, old = log("c"), log("d", "=== exit code 2 after 1 s", age=200)  # `old`: of a call before
-    absent = tmp_path / "e"
-    assert workflow.retries([killed], 100, tmp_path) == 100
-    assert workflow.retries([failed], 100, tmp_path) == 0
-    assert workflow.retries([done, killed, absent], 100, tmp_path) == 100  # a group
-    assert workflow.retries([done, failed, killed], 100, tmp_path) == 0
-    assert workflow.retries([old], 100, tmp_path) == workflow.retries([absent], 100, tmp_path) == workflow.UNHEARD
-    assert workflow.retries([killed], 0, tmp_path) == workflow.retries([absent], 0, tmp_path) == 0
+    return made
+
+
+def test_only_an_interrupted_job_is_repeated(logs, tmp_path):
+    done, failed = logs(attempt("=== exit code 0 after 1 s")), logs(attempt(*ERROR))
+    killed, absent = logs(attempt()), tmp_path / "none"
+    assert workflow.again([killed], 1, 5, tmp_path)
+    assert not workflow.again([failed], 1, 5, tmp_path)
+    assert workflow.again([done, killed, absent], 1, 5, tmp_path)  # a group
+    assert not workflow.again([done, failed, killed], 1, 5, tmp_path)
+    assert not workflow.again([killed], 1, 0, tmp_path) and not workflow.again([absent], 1, 0, tmp_path)
+    old = logs(attempt(*ERROR, after=-50), mtime=WHEN - 40)  # of a call before
+    for never_began in (old, absent):
+        assert [workflow.again([never_began], n, 5, tmp_path) for n in (1, 3, 4)] == [True, True, False]
+
+
+def test_a_training_that_gets_further_is_repeated_for_ever(logs, tmp_path):
+    steps = ["from the start", *(f"again after step {step}" for step in range(1, 300))]
+    log = logs(*(training(step, *CUT_OFF) for step in steps))
+    assert workflow.again([log], len(steps), 5, tmp_path)
+    assert workflow.again([log], len(steps), 1, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("starts", "in_vain"),
+    [
+        (["from the start"] * 4, 4),
+        (["from the start", "again after step 9", "again after step 9"], 2),
+        (["again after step 9", None, None], 3),  # not even loaded
+        (["from the start", None, "again after step 9"], 1),
+        (["again after step 9", None, "again after step 9"], 3),
+        ([None] * 5, 5),  # a stage without checkpoints
+        ([], 0),
+    ],
+)
+def test_what_gets_no_further_is_not_repeated_for_ever(logs, tmp_path, starts, in_vain):
+    before = training("again after step 9", *CUT_OFF, after=-50)  # a call before does not count
+    resolved = attempt("=== exit code 0 after 1 s")
+    each = (training(start, *CUT_OFF) if start else attempt(*CUT_OFF) for start in starts)
+    log = logs(before, *(line for one in each for line in (resolved, one)))
+    assert workflow.in_vain(workflow.interruptions(log, WHEN)) == in_vain
+    for allowed in range(1, 6):
+        assert workflow.again([log], len(starts), allowed, tmp_path) is (in_vain <= allowed)
+
+
+def test_the_end_of_a_call_says_what_got_no_further(logs, tmp_path, capsys):
+    cut = logs(*(training("again after step 9", *CUT_OFF) for _ in range(6)))
+    failed = logs(training("from the start", *CUT_OFF), training("from the start", *ERROR))
+    jobs = [("train", {"interface": "gf2"}, [str(cut)], ["a"]), ("train", {"interface": "x"}, [str(failed)], ["b"])]
+    workflow.say_what_failed(jobs, ["--profile", "slurm"], tmp_path)
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == (
+        "tokencodes: failed: train gf2: interrupted 6 times in a row without getting further; if it was its time "
+        "limit, raise runtime_min of its stage (`resources` in the config)"
+    )
+    assert said[2] == "tokencodes:   again:   snakemake a --profile slurm"
+    assert said[3] == "tokencodes: failed: train x: error: x"
 
 
 def test_jobs_of_a_call_before_are_waited_for_by_name(tmp_path, monkeypatch, capsys):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,10 +19,14 @@ from tokencodes.files import differences, digest, read_json, write_text
 
 TRAINING = "tokencodes.train.loop"
 QUEUE_EVERY_S = 15  # between looks at Slurm's queue
-BEGIN, END = "=== ", re.compile(r"=== exit code (\d+) after \d+ s(, after a signal)?")  # of workflow/scripts/logged.sh
+# Of workflow/scripts/logged.sh: the lines before and after an attempt.
+BEGIN = re.compile(r"=== (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4}) ")
+END = re.compile(r"=== exit code (\d+) after \d+ s(, after a signal)?")
+STARTED = re.compile(r"train \S+: (from the start|again after step \d+),")
 UNHEARD = 3  # attempts of a job that never began
 STOPPED = re.compile(r"tokencodes: .* start again to go on")  # as StoppedEarly is told; torchrun hides its exit code
 TOLD = re.compile(r"tokencodes: |\w*(?:Error|Exception)\b")  # a line that says why a stage failed
+REMEDY = "if it was its time limit, raise runtime_min of its stage (`resources` in the config)"
 FATE = {
     "restart": "they will be trained again; to keep them: --rerun-triggers mtime input (for this call), or "
     "train.on_code_change: continue (for good)",
@@ -94,29 +99,69 @@ def last_attempt(log: Path) -> list[str]:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    begun = [n for n, line in enumerate(lines) if line.startswith(BEGIN) and not END.fullmatch(line)]
+    begun = [n for n, line in enumerate(lines) if BEGIN.match(line)]
     return lines[begun[-1] :] if begun else []
 
 
-def retries(logs: Iterable[Path], allowed: int, results: Path) -> int:
-    """How often a failed job is repeated: `allowed` times if it was interrupted, never if a stage ended in an error.
+def again(logs: Iterable[Path], submitted: int, allowed: int, results: Path) -> bool:
+    """Whether a job that failed is submitted again, having been so `submitted` times in this call.
 
-    One of which neither is known (refused by sbatch, cancelled while it waited) is tried a few times more.
+    Not if a stage ended in an error. If it was interrupted: until that has happened more than `allowed` times in a row
+    without getting further, so a training job that each time gets further has no end but its last step. What is
+    submitted and never begins (refused by sbatch, cancelled while it waits) is tried a few times more.
     """
-    begun = (results / ".slurm").stat().st_mtime if (results / ".slurm").exists() else 0.0
+    logs = list(logs)
+    begun = call_begun(results)
     ends = [ending(log) for log in logs if log.exists() and log.stat().st_mtime >= begun]
     if "failed" in ends:
-        return 0
-    return allowed if "interrupted" in ends else min(allowed, UNHEARD)
+        return False
+    each = [interruptions(log, begun) for log in logs]
+    never_began = submitted - max(map(len, each), default=0)
+    return never_began <= min(allowed, UNHEARD) and max(map(in_vain, each), default=0) <= allowed
+
+
+def call_begun(results: Path) -> float:
+    """When this call on a cluster began, in seconds since the epoch; 0 if none did."""
+    record = results / ".slurm"
+    return record.stat().st_mtime if record.exists() else 0.0
+
+
+def interruptions(log: Path, since: float) -> list[str | None]:
+    """Of each attempt since then that was interrupted: where training began, None if it did not, or is no training."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    begun = [n for n, line in enumerate(lines) if BEGIN.match(line)]
+    found = []
+    for start, end in zip(begun, [*begun[1:], len(lines)], strict=True):
+        block = lines[start:end]
+        when = datetime.strptime(BEGIN.match(block[0])[1], "%Y-%m-%d %H:%M:%S%z").timestamp()
+        if when >= int(since) and how_it_ended(block) == "interrupted":
+            found.append(next((match[1] for line in block if (match := STARTED.match(line))), None))
+    return found
+
+
+def in_vain(starts: Sequence[str | None]) -> int:
+    """How many of the last attempts got no further than the one before, the first of them included."""
+    count, known = 0, None
+    for start in starts:
+        count = 1 if start not in (None, known) else count + 1
+        known = start or known
+    return count
 
 
 def ending(log: Path) -> str:
-    """How a stage last ended, by its log: `done`, `interrupted` (it may do better when it is repeated) or `failed`.
+    """How a stage last ended, by its log."""
+    return how_it_ended(last_attempt(log))
+
+
+def how_it_ended(lines: Sequence[str]) -> str:
+    """`done`, `interrupted` (it may do better when it is repeated) or `failed`, by an attempt's lines.
 
     One that was killed together with its shell has no last line. A crash, a mistake of the user and lack of memory
     would be the same again.
     """
-    lines = last_attempt(log)
     ended = END.fullmatch(lines[-1]) if lines else None
     if ended is None:
         return "interrupted"
@@ -130,12 +175,18 @@ def ending(log: Path) -> str:
 Failure = tuple[str, dict[str, str], list[str], list[str]]  # rule, wildcards, logs, outputs
 
 
-def say_what_failed(jobs: Sequence[Failure], options: Sequence[str]) -> None:
+def say_what_failed(jobs: Sequence[Failure], options: Sequence[str], results: Path) -> None:
     """At the end of a call: each job that failed, why, its log, and what runs it again with this call's `options`."""
+    begun = call_begun(results)
     for rule, wildcards, logs, outputs in sorted(jobs, key=lambda job: (job[0], sorted(job[1].items()))):
         about = " ".join([rule, *wildcards.values()])
         said = [line for log in logs for line in last_attempt(Path(log)) if TOLD.match(line)]
-        say(f"failed: {about}{': ' + said[-1].removeprefix('tokencodes: ') if said else ''}")
+        cut = [Path(log) for log in logs if ending(Path(log)) == "interrupted"]
+        if vain := max((in_vain(interruptions(log, begun)) for log in cut), default=0):
+            why = f"interrupted {vain} times in a row without getting further; {REMEDY}"
+        else:
+            why = said[-1].removeprefix("tokencodes: ") if said else ""
+        say(f"failed: {about}{f': {why}' if why else ''}")
         for log in logs:
             say(f"  its log: {log}")
         say(f"  again:   {shlex.join(['snakemake', *outputs[:1], *options])}")

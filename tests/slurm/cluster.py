@@ -26,10 +26,12 @@ SYSTEM = Path("/etc/slurm")  # jobs look here: the executor plugin takes SLURM_C
 PACKAGES = ("slurm-wlm", "munge")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
 CPUS, MEM_MB, GPUS = 32, 512_000, 8
-KILL_WAIT, GRACE = 10, 15  # seconds from SIGTERM to SIGKILL: of a job that is cancelled; of one that is preempted
-NODE_TIMEOUT = 20  # seconds until a node that does not answer is down
-CREDENTIAL = 5  # seconds that a credential is good for; a requeued job starts after them
-PATIENCE = 60  # seconds for a daemon to come or go
+# Seconds. On a machine with much else to do, whatever has to answer or to save within one of them must be able to.
+KILL_WAIT, GRACE = 30, 120  # from SIGTERM to SIGKILL: of a job that is cancelled, as by default; of one preempted
+NODE_TIMEOUT = 30  # until a node that does not answer is down
+CREDENTIAL = 15  # that a credential is good for; a requeued job starts after them
+MESSAGE = 60  # for a daemon's answer, and for a batch script to begin
+PATIENCE = 120  # for a daemon to come or go
 NULL = os.makedev(1, 3)
 
 CONFIG = """\
@@ -62,6 +64,8 @@ GresTypes=gpu
 ReturnToService=2
 KillWait={kill_wait}
 SlurmdTimeout={node_timeout}
+MessageTimeout={message}
+BatchStartTimeout={message}
 MinJobAge=86400
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={mem_mb} Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=5 PreemptMode=OFF
@@ -116,7 +120,8 @@ def configure() -> str:
             os.mknod(device, 0o666 | stat.S_IFCHR, NULL)
     (ROOT / "gres.conf").write_text(f"NodeName={name} Name=gpu File={ROOT}/gpu[0-{GPUS - 1}]\n")
     sizes = {"cpus": CPUS, "mem_mb": MEM_MB, "gpus": GPUS}
-    times = {"kill_wait": KILL_WAIT, "grace": GRACE, "credential": CREDENTIAL, "node_timeout": NODE_TIMEOUT}
+    times = {"kill_wait": KILL_WAIT, "grace": GRACE, "credential": CREDENTIAL}
+    times |= {"node_timeout": NODE_TIMEOUT, "message": MESSAGE}
     (ROOT / "slurm.conf").write_text(CONFIG.format(host=name, root=ROOT, **sizes, **times))
     key = ROOT / "munge.key"
     if not key.exists():

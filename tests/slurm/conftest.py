@@ -3,6 +3,8 @@
 import json
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ from project import Project, copy_of, tiny_value, wait_until
 
 QUICK = ("--slurm-init-seconds-before-status-checks", "2")  # the profile's 20 are for queues of hours
 MODEL = "binary9-s0"
-STEPS = {"max_steps": 600, "validate_every": 200, "checkpoint_every": 100, "log_every": 20}
+STEPS = {"max_steps": 200, "validate_every": 100, "checkpoint_every": 100, "log_every": 20}
+HELD = Path(__file__).with_name("held.py")
+PATIENCE = 600  # seconds: for what comes within some on a quiet machine
 
 
 def pytest_collection_modifyitems(items):
@@ -41,16 +45,21 @@ class Trial:
     name: str
 
     @classmethod
-    def of(cls, whole: tuple[Project, str], name: str = "straight", **train: Any) -> "Trial":
-        """The run that was not interrupted, or a new one with its data; changes are of the config's section `train`."""
-        project = whole[0]
-        if name != "straight":
-            value = json.loads((project.folder / "straight.yaml").read_text())
-            value["name"] = name
-            value["train"] |= train
-            project.configure(value, f"{name}.yaml")
-            shutil.copytree(project.folder / "results/straight/data", project.folder / "results" / name / "data")
-        return cls(project, name)
+    def of(cls, project: Project, name: str, hold: str = "", **train: Any) -> "Trial":
+        """A run with the data of the one that was not interrupted; changes are of the config's section `train`.
+
+        `hold`: the training waits within its first attempt, "until told" or, if "deaf", whatever signal comes.
+        """
+        value = json.loads((project.folder / "straight.yaml").read_text())
+        value["name"] = name
+        value["train"] |= train
+        project.configure(value, f"{name}.yaml")
+        shutil.copytree(project.folder / "results/straight/data", project.folder / "results" / name / "data")
+        trial = cls(project, name)
+        if hold:
+            trial.run.mkdir(parents=True)
+            (trial.run / "hold").write_text(hold)
+        return trial
 
     @property
     def run(self) -> Path:
@@ -65,6 +74,32 @@ class Trial:
         """What Snakemake has said so far."""
         return (self.project.folder / f"{self.name}.log").read_text()
 
+    def seen(self) -> str:
+        """What a failed test shows: Snakemake's words, the training's, and Slurm's jobs."""
+        return f"{self.said}\n--- {self.log}\n{self.words()}\n--- squeue\n{slurm('squeue', '--states=all')}"
+
+    def held(self, call: subprocess.Popen) -> tuple[int, str]:
+        """Wait until the training waits; returns its process and its Slurm job."""
+
+        def there() -> bool:
+            assert call.poll() is None, "Snakemake has ended before training was held"
+            return (self.run / "held").exists()
+
+        self.wait_until(there, "training that is held")
+        pid, job = (self.run / "held").read_text().split()
+        return int(pid), job
+
+    def release(self) -> None:
+        """The training that waits shall go on."""
+        (self.run / "release").touch()
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """Of this trial; says what it saw when that does not come."""
+        try:
+            wait_until(condition, PATIENCE, what)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}\n{self.seen()}") from None
+
     def start(self, *options: str, again: bool = False) -> subprocess.Popen:
         """Snakemake in the background."""
         if again:
@@ -75,15 +110,14 @@ class Trial:
 
     def end(self, call: subprocess.Popen, code: int = 0) -> None:
         """Wait for Snakemake's end."""
-        assert call.wait(timeout=400) == code, self.said
+        try:
+            assert call.wait(timeout=PATIENCE) == code, self.seen()
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"Snakemake does not end\n{self.seen()}") from None
 
     def words(self) -> str:
         """What the training has said so far, in all attempts."""
         return self.log.read_text() if self.log.exists() else ""
-
-    def until(self, words: str) -> None:
-        """Wait for words of the training."""
-        wait_until(lambda: words in self.words(), what=f"{words!r} in {self.log}")
 
     def job(self) -> str:
         """The Slurm job that was submitted last."""
@@ -93,9 +127,9 @@ class Trial:
         """How often training began."""
         return self.words().count(f"train {MODEL}: from the start") + self.words().count(f"train {MODEL}: again after")
 
-    def bits(self) -> tuple[str, str, bytes]:
-        """Of its run."""
-        return bits(self.run)
+    def assert_the_same_bits(self) -> None:
+        """As the run that was not interrupted."""
+        assert bits(self.run) == bits(self.project.folder / "results/straight/runs" / MODEL)
 
 
 def bits(run: Path) -> tuple[str, str, bytes]:
@@ -105,13 +139,62 @@ def bits(run: Path) -> tuple[str, str, bytes]:
 
 
 @pytest.fixture(scope="session")
-def whole(root, tiny, tmp_path_factory) -> tuple[Project, str]:
-    """One model from documents to the report, through Slurm and without interruption; and what Snakemake said."""
+def straight(root, tiny, tmp_path_factory) -> Project:
+    """A project with the data and the run of one small model that was not interrupted: trained here, not by Slurm."""
     project = copy_of(root, tiny, tmp_path_factory.mktemp("slurm") / "project", stand_ins=False)
     value = tiny_value(tiny, name="straight", train=STEPS)
     del value["interfaces"]["learned"]
     project.configure(value, "straight.yaml")
-    return project, project.snakemake(*QUICK, config="straight.yaml", profile="slurm")
+    project.snakemake(f"results/straight/runs/{MODEL}/final.json", config="straight.yaml")
+    project.put_first("tokencodes", f'#!/bin/sh\nexec "{sys.executable}" "{HELD}" "$@"\n')
+    return project
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Snakemake at work on a config from documents to the report, while other tests run."""
+
+    project: Project
+    call: subprocess.Popen
+
+    def end(self) -> tuple[Project, str]:
+        """Wait for it; returns what Snakemake has said."""
+        log = self.project.folder / "out.log"
+        try:
+            assert self.call.wait(timeout=2 * PATIENCE) == 0, log.read_text()
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"Snakemake does not end\n{log.read_text()}") from None
+        return self.project, log.read_text()
+
+
+@pytest.fixture(scope="session")
+def _wholes() -> list[Whole]:
+    """What goes on beside the tests."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def quickstart(root, tiny, tmp_path_factory, wheel_cache, _wholes) -> Whole:
+    """`snakemake --profile slurm` in a fresh copy: the quickstart's own config. The short benchmarks go together."""
+    project = copy_of(root, tiny, tmp_path_factory.mktemp("quickstart") / "project", stand_ins=False)
+    groups = ("--groups", "prepare=shards", "evaluate=scores", "--group-components", "shards=8", "scores=18")
+    options = (*QUICK, *groups, "--config", f"cache={wheel_cache}")
+    _wholes.append(Whole(project, project.start(*options, config=None, profile="slurm")))
+    return _wholes[0]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _begin_early(request) -> None:
+    """The quickstart takes longest: it begins before the first test, if any test asks for it."""
+    if cluster.running("slurmctld") and any("quickstart" in item.fixturenames for item in request.session.items):
+        request.getfixturevalue("quickstart")
+
+
+@pytest.fixture
+def alone(_wholes) -> None:
+    """Nothing else is on the node."""
+    for whole in _wholes:
+        whole.call.wait(timeout=2 * PATIENCE)
 
 
 @pytest.fixture
@@ -120,10 +203,3 @@ def staged(root, tiny, tmp_path) -> Project:
     project = copy_of(root, tiny, tmp_path / "project", stand_ins=True)
     project.configure(tiny_value(tiny))
     return project
-
-
-def shim(project: Project, program: str, script: str) -> None:
-    """A program of the project's own that is found before the system's."""
-    path = project.folder / "bin" / program
-    path.write_text(f"#!/bin/bash\n{script}\n")
-    path.chmod(0o755)

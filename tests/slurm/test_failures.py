@@ -30,20 +30,44 @@ def test_a_failed_shard_among_twelve_in_two_queue_entries(staged):
     assert staged.planned(INDEX, profile="slurm") == {}
 
 
-def test_a_failed_evaluation(staged):
+def test_a_failed_evaluation_and_a_validation_that_gets_no_further(staged):
     models = [f"results/tiny/models/{name}-s0/model.safetensors" for name in ("learned", "binary9")]
     staged.snakemake(*models)
     staged.calls()
     scores = [f"results/tiny/eval/{name}-s0/corpus_validation-0shot.json" for name in ("learned", "binary9")]
-    failing = "evaluate binary9-s0 corpus_validation"
-    said = staged.snakemake(*(*scores, *QUICK), code=1, profile="slurm", env={"STAND_IN_FAILS": failing})
+    failing, stopping = "evaluate binary9-s0 corpus_validation", "validate learned-s0"
+    targets = [*scores, "results/tiny/validation/learned-s0.json"]
+    said = staged.snakemake(
+        *(*targets, *QUICK, "--retries", "1"),
+        code=1,
+        profile="slurm",
+        env={"STAND_IN_FAILS": failing, "STAND_IN_STOPS": stopping},
+    )
     assert (staged.folder / scores[0]).exists() and not (staged.folder / scores[1]).exists()
-    assert staged.calls().count(failing) == 1  # exit code 2 is not tried again
+    calls = staged.calls()
+    assert calls.count(failing) == 1  # exit code 2 is not tried again
+    assert calls.count(stopping) == 2  # nor what is stopped again and again, by a limit that is too short for it
     told = [line.removeprefix("tokencodes: ") for line in said.splitlines() if line.startswith("tokencodes: ")]
     about = told.index(f"failed: evaluate binary9 0 corpus_validation 0: error: {failing} fails")
     assert told[about + 1] == "  its log: results/tiny/logs/evaluate/binary9-s0/corpus_validation-0shot.log"
     assert told[about + 2].startswith(f"  again:   snakemake {scores[1]} --slurm-init-seconds")
     assert "--profile slurm --configfile tiny.yaml" in told[about + 2]
+    assert any(line.startswith("failed: validate learned 0: interrupted 2 times in a row without") for line in told)
 
-    staged.snakemake(*scores, *QUICK, profile="slurm")
-    assert staged.calls() == [failing]
+    staged.snakemake(*targets, *QUICK, profile="slurm")
+    assert staged.calls() == [failing, stopping]
+
+
+def test_success_is_a_file_that_is_there_not_what_slurm_says(staged):
+    """A Slurm that calls every job completed is not believed."""
+    staged.snakemake(INDEX)
+    staged.put_first("squeue", '#!/bin/bash\n/usr/bin/squeue "$@" | sed "s/FAILED/COMPLETED/"\n')
+    said = staged.snakemake(
+        *("results/tiny/models/binary9-s0/model.safetensors", *QUICK, "--latency-wait", "3"),
+        code=1,
+        profile="slurm",
+        env={"STAND_IN_FAILS": "train binary9-s0"},
+    )
+    assert "failed: train binary9 0: error: train binary9-s0 fails" in said
+    assert not any(call.startswith("export") for call in staged.calls())
+    assert not (staged.folder / "results/tiny/runs/binary9-s0/final.json").exists()

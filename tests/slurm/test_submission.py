@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from conftest import QUICK, shim, slurm
+from conftest import QUICK, slurm
 from project import copy_of
 from tokencodes import config, resources
 
@@ -26,12 +26,14 @@ def submitted(root, tiny, tmp_path_factory):
     project.edit("config/paper.yaml", "n_shards: 234", "n_shards: 2")
     project.edit("slurm/config.yaml", "# gres: gpu:h100:2", "gres: gpu:2")
     project.edit("slurm/config.yaml", "# slurm_partition: gpu  # for work on GPUs", "slurm_partition: low")
-    shim(project, "sbatch", 'printf "%q " "$@" >> sbatch.log; echo >> sbatch.log; exec /usr/bin/sbatch "$@"')
-    shim(
-        project,
+    project.put_first(
+        "sbatch", '#!/bin/bash\nprintf "%q " "$@" >> sbatch.log; echo >> sbatch.log; exec /usr/bin/sbatch "$@"\n'
+    )
+    project.put_first(
         "torchrun",
+        "#!/bin/bash\n"
         'echo "${*:1:6} tasks=$SLURM_NTASKS/$SLURM_STEP_NUM_TASKS gpus=$CUDA_VISIBLE_DEVICES" >> torchrun.log\n'
-        'shift 6; exec tokencodes "$@"',
+        'shift 6; exec tokencodes "$@"\n',
     )
     project.snakemake(
         *("results/paper/eval/gf2-s0/mmlu-5shot.json", *QUICK), config="config/paper.yaml", profile="slurm"

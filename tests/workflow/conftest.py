@@ -21,7 +21,7 @@ def _finished(root, tiny, tmp_path_factory) -> Path:
 def finished(_finished, tmp_path) -> Project:
     """A project whose run is complete (made by stand-ins), to be changed."""
     shutil.copytree(_finished, tmp_path / "project", symlinks=True)
-    project = Project(tmp_path / "project", stand_ins=True)
+    project = Project(tmp_path / "project")
     project.calls()
     return project
 

@@ -1,6 +1,7 @@
 """Stands in for `tokencodes`: reads the real command line and writes in no time what the stage declares.
 
-STAND_IN_FAILS: stages (with what they work on) that exit 1. STAND_IN_SLEEPS: seconds that training takes.
+STAND_IN_FAILS: stages (with what they work on) that end in an error. STAND_IN_STOPS: stages that ask to be started
+again. STAND_IN_SLEEPS: seconds that training takes.
 """
 
 import fcntl
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from tokencodes import cli, codeversion, config
 from tokencodes.data import store
+from tokencodes.errors import EXIT_STOPPED_EARLY, EXIT_USER_ERROR
 from tokencodes.files import write_json, write_text
 
 args = cli.parser().parse_args()
@@ -51,7 +53,9 @@ with open("calls.log", "a") as log:
 print(f"{stage} is at work", file=sys.stderr)
 if about() in os.environ.get("STAND_IN_FAILS", "").split(","):
     print(f"tokencodes: error: {about()} fails", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(EXIT_USER_ERROR)
+if about() in os.environ.get("STAND_IN_STOPS", "").split(","):
+    raise SystemExit(EXIT_STOPPED_EARLY)
 
 match stage:
     case "resolve" | "params":

@@ -166,12 +166,16 @@ onerror:
         guard.say_what_failed(
             [(job.rule.name, dict(job.wildcards_dict), list(job.log), list(job.output)) for job in failed],
             [argument for argument in sys.argv[1:] if argument not in workflow.dag_settings.targets],
+            Path(OUT),
         )
 
 
 if workflow.is_main_process:
-    # Snakemake repeats whatever failed, up to `retries`. A user's mistake, or ours, would be the same again.
-    Job.restart_times = GroupJob.restart_times = property(
-        lambda job: guard.retries(map(Path, job.log), workflow.execution_settings.retries, Path(OUT))
-    )
+    # Snakemake repeats whatever failed, up to a number of times. A user's mistake, or ours, would be the same again, and
+    # so would what gets no further; a training of many jobs has no such number.
+    def repeats(job):
+        allowed = workflow.execution_settings.retries
+        return job.attempt if guard.again(map(Path, job.log), job.attempt, allowed, Path(OUT)) else 0
+
+    Job.restart_times = GroupJob.restart_times = property(repeats)
     guard.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)

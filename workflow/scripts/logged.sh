@@ -12,7 +12,7 @@ logged() {
   : >> "$log"
   [ -e "$kept" ] || ln "$log" "$kept" || true # a file system without hard links keeps the last attempt alone
   trap 'signal=", after a signal"' HUP INT TERM USR1
-  echo "=== $(date '+%F %T') $(where_and_what)" >> "$log"
+  echo "=== $(date '+%F %T%z') $(where_and_what)" >> "$log"
   if [ -n "$signal" ]; then
     code=75 # before it began: start again
   else
