@@ -28,8 +28,8 @@ class Difference:
     a, b: the two scores; low, high: the 95 % interval of `difference`; p: two-sided, by `test`. n: documents;
     discordant: those on which exactly one of the two is right, only_a and only_b who (None if scores are not 0 or 1, or
     there are several seeds). undefined: documents for which a model has no finite score; then every figure that would
-    need them is NaN. seeds: pairs of models; of several, from_seeds and from_documents are the variances of the
-    difference that come from either (analysis/seeds.py), else NaN.
+    need them is NaN. seeds: pairs of models. from_documents, from_seeds: the variances of the difference that
+    come from either (analysis/seeds.py); from_seeds is NaN with one seed, which does not show it.
     """
 
     a: float
@@ -72,10 +72,11 @@ def difference(
     score_a, score_b = (_finite(scores.sum() / total) for scores in (a, b))
     only_a, only_b = (int(np.count_nonzero(a > b)), int(np.count_nonzero(b > a))) if binary else (None, None)
     if undefined:
-        value, low, high, p = (math.nan,) * 4
+        value, low, high, p, variance = (math.nan,) * 5
     else:
         gap = a - b
         value = float(gap.sum() / total)
+        variance = float((gap - value * counts).var(ddof=1) / counts.mean() ** 2 / n) if n > 1 else math.nan
         low, high = interval(gap, counts, resamples=resamples, seed=seed)
         p = mcnemar(only_a, only_b) if binary else sign_flips(gap, resamples=resamples, seed=seed)
     return Difference(
@@ -91,6 +92,7 @@ def difference(
         only_a=only_a,
         only_b=only_b,
         undefined=undefined,
+        from_documents=variance,
     )
 
 

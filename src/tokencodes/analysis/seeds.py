@@ -12,6 +12,7 @@ from scipy import optimize, stats
 from tokencodes.analysis.paired import CONFIDENCE, POWER, SIGNIFICANCE, Difference, difference
 
 TWO_LEVEL = "t, seeds and documents"
+LEAST_P = 1e-100  # where the search for p begins
 MOST_SEEDS = 1000  # that are asked for; what needs more is out of reach
 
 
@@ -78,7 +79,7 @@ def variances(z: np.ndarray) -> tuple[float, float]:
 
 def _reach(p: float, from_seeds: float, from_documents: float, seeds: int, n: int) -> float:
     ends = stats.t.isf(p / 2, [seeds - 1, n - 1])
-    return math.sqrt(float(ends[0]) ** 2 * from_seeds + float(ends[1]) ** 2 * from_documents)
+    return math.hypot(float(ends[0]) * math.sqrt(from_seeds), float(ends[1]) * math.sqrt(from_documents))
 
 
 def _p(value: float, from_seeds: float, from_documents: float, seeds: int, n: int) -> float:
@@ -89,24 +90,43 @@ def _p(value: float, from_seeds: float, from_documents: float, seeds: int, n: in
     def beyond(log_p: float) -> float:
         return _reach(math.exp(log_p), from_seeds, from_documents, seeds, n) - abs(value)
 
-    least = math.log(np.finfo(np.float64).tiny)
-    return math.exp(optimize.brentq(beyond, least, 0.0)) if beyond(least) > 0 else 0.0
+    least = math.log(LEAST_P)
+    return math.exp(optimize.brentq(beyond, least, 0.0)) if beyond(least) > 0 else LEAST_P
+
+
+def equivalence(found: Difference, margin: float) -> float:
+    """p of two one-sided tests (Schuirmann 1987) that a difference lies within +-margin; NaN if it has no spread.
+
+    Not the absence of significance: few documents give a large p here. With one seed, documents alone are counted.
+    """
+    from_seeds = 0.0 if found.seeds == 1 else found.from_seeds
+    if not from_seeds + found.from_documents > 0:
+        return math.nan
+    p = []
+    for inside in (margin - found.difference, margin + found.difference):  # how far the value is from either border
+        both = _p(inside, from_seeds, found.from_documents, max(found.seeds, 2), found.n)
+        p.append(both / 2 if inside > 0 else 1 - both / 2)
+    return max(p)
 
 
 def seeds_needed(found: Difference, difference: float, *, power: float = POWER) -> int | None:
     """Seeds, at least 2, to find a `difference` at 5 % with this power on the same number of documents.
 
     Of a Difference over several seeds, with its variances as they were seen: a seed more divides the seeds' part and
-    leaves the documents'. None if no number of seeds up to MOST_SEEDS will do, for the documents alone hide it, or if
-    the variances are not known.
+    leaves the documents'. By the noncentral t, with Satterthwaite's degrees of freedom. None if no number of seeds up
+    to MOST_SEEDS will do, for the documents alone hide it, or if the variances are not known.
     """
     if math.isnan(found.from_seeds) or difference == 0:
         return None
     one = found.from_seeds * found.seeds
     for seeds in range(2, MOST_SEEDS + 1):
-        half = _reach(SIGNIFICANCE, one / seeds, found.from_documents, seeds, found.n)
-        spread = math.sqrt(one / seeds + found.from_documents)
-        if spread == 0 or stats.norm.sf((half - abs(difference)) / spread) >= power:
+        parts = one / seeds, found.from_documents
+        spread = math.sqrt(sum(parts))
+        if spread == 0:
+            return seeds
+        freedom = sum(parts) ** 2 / (parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / (found.n - 1))
+        half = _reach(SIGNIFICANCE, *parts, seeds, found.n)
+        if stats.nct.sf(half / spread, freedom, abs(difference) / spread) >= power:
             return seeds
     return None
 

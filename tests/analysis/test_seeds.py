@@ -1,0 +1,139 @@
+"""Several seeds: intervals and alarms on simulated truth, and by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tokencodes.analysis import paired, seeds
+
+
+def rng(seed):
+    return np.random.Generator(np.random.Philox(key=seed))
+
+
+@pytest.mark.parametrize("n_seeds", [3, 5])
+@pytest.mark.parametrize("seed_sd", [0.0, 1.0, 5.0], ids=lambda sd: f"seeds {sd:g} x documents")
+def test_the_interval_covers_the_truth_and_alarms_are_five_percent(n_seeds, seed_sd):
+    """seed_sd: the seeds' spread in standard errors of the mean over documents."""
+    random, runs, n, truth = rng(1), 1000, 60, 0.3
+    covered = alarms = 0
+    for _ in range(runs):
+        noise = random.standard_normal(n) + random.standard_normal((n_seeds, n))
+        noise += seed_sd / math.sqrt(n) * random.standard_normal((n_seeds, 1))
+        variances = seeds.variances(noise)
+        half = seeds._reach(0.05, *variances, n_seeds, n)
+        covered += abs(noise.mean()) <= half
+        alarms += seeds._p(noise.mean(), *variances, n_seeds, n) <= 0.05
+        found = seeds.over_seeds(noise + truth, np.zeros_like(noise)) if not alarms % 100 else None
+        assert found is None or (found.low <= truth <= found.high) == (abs(noise.mean()) <= half)
+    assert 0.93 <= covered / runs <= 0.975
+    assert alarms == runs - covered, "interval and test are one"
+
+
+def test_the_variances_are_those_that_were_put_in():
+    random, n_seeds, n = rng(2), 4, 200
+    from_seeds, from_documents = np.mean(
+        [
+            seeds.variances(
+                3 * random.standard_normal(n)
+                + 2 * random.standard_normal((n_seeds, n))
+                + 0.5 * random.standard_normal((n_seeds, 1))
+            )
+            for _ in range(400)
+        ],
+        axis=0,
+    )
+    assert from_seeds == pytest.approx(0.25 / n_seeds, rel=0.1)
+    assert from_documents == pytest.approx(9 / n + 4 / (n_seeds * n), rel=0.05)
+
+
+def test_variances_by_hand():
+    """Two seeds, three documents: means by seed 2 and 4, by document 1.5, 3 and 4.5; no rest but the halves below."""
+    z = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]])
+    rest = ((z - np.array([[2.0], [4.0]]) - np.array([1.5, 3.0, 4.5]) + 3) ** 2).sum() / 2
+    assert rest == pytest.approx(0.5)
+    assert seeds.variances(z) == pytest.approx(((3 * 2 - 0.5) / 6, 2 * 2.25 / 6))
+
+
+def test_one_seed_is_the_paired_comparison():
+    random = rng(3)
+    a, b = (random.random(50) < 0.5).astype(float), (random.random(50) < 0.5).astype(float)
+    assert seeds.over_seeds(a[None], b[None]) == paired.difference(a, b)
+
+
+def test_seeds_that_agree_leave_the_documents_t_interval():
+    gap = rng(4).normal(0.2, 1, 40)
+    found = seeds.over_seeds(np.stack([gap] * 3), np.zeros((3, 40)))
+    low, high = stats.t.interval(0.95, 39, gap.mean(), stats.sem(gap))
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.p == pytest.approx(stats.ttest_1samp(gap, 0).pvalue)
+    assert found.from_seeds == 0
+
+
+def test_documents_that_agree_leave_the_seeds_t_interval():
+    by_seed = np.array([0.1, 0.4, 0.3])
+    found = seeds.over_seeds(np.repeat(by_seed[:, None], 10, axis=1), np.zeros((3, 10)))
+    assert (found.low, found.high) == pytest.approx(stats.t.interval(0.95, 2, by_seed.mean(), stats.sem(by_seed)))
+    assert found.p == pytest.approx(stats.ttest_1samp(by_seed, 0).pvalue)
+    assert seeds.mean_interval(by_seed) == pytest.approx((found.low, found.high))
+
+
+def test_tokens_weigh_the_same_and_gaps_are_kept():
+    random = rng(5)
+    tokens = np.ceil(random.lognormal(5, 1, 30))
+    a, b = (tokens * (3 + 0.1 * random.standard_normal((3, 30))) for _ in range(2))
+    found = seeds.over_seeds(a, b, tokens)
+    assert found.difference == pytest.approx((a.sum() - b.sum()) / (3 * tokens.sum()))
+    assert found.low < found.difference < found.high
+    a[1, 4] = math.nan
+    gone = seeds.over_seeds(a, b, tokens)
+    assert gone.undefined == 1 and math.isnan(gone.difference) and math.isnan(gone.p) and math.isfinite(gone.b)
+    same = seeds.over_seeds(b, b, tokens)
+    assert same.p == 1 and math.isnan(same.low)
+
+
+def test_the_number_of_seeds_gives_about_the_promised_power():
+    random, n, seed_sd, difference = rng(6), 400, 0.12, 0.2
+    z = random.standard_normal((3, n))
+    z += -z.mean(axis=1, keepdims=True) + math.hypot(seed_sd, 1 / math.sqrt(n)) * np.array([[-1.0], [0.0], [1.0]])
+    found = seeds.over_seeds(z, np.zeros_like(z))
+    assert 3 * found.from_seeds == pytest.approx(seed_sd**2, rel=0.05), "the seeds are seen as they are"
+    needed = seeds.seeds_needed(found, difference)
+    found, runs = 0, 600
+    for _ in range(runs):
+        again = random.standard_normal((needed, n)) + seed_sd * random.standard_normal((needed, 1)) + difference
+        found += seeds._p(again.mean(), *seeds.variances(again), needed, n) <= 0.05
+    assert needed > 2 and 0.7 <= found / runs <= 0.95
+
+
+def test_no_number_of_seeds_helps_where_documents_hide_the_difference():
+    z = rng(7).standard_normal((3, 20)) + rng(8).standard_normal(20)
+    assert seeds.seeds_needed(seeds.over_seeds(z, np.zeros_like(z)), 0.01) is None
+
+
+def test_equivalence_by_the_t_test():
+    gap = rng(9).normal(0.1, 1, 300)
+    for margin in (0.05, 0.2, 0.4):
+        found = seeds.over_seeds(gap[None], np.zeros((1, 300)))
+        sides = (stats.ttest_1samp(gap, side * margin, alternative=way) for side, way in ((-1, "greater"), (1, "less")))
+        assert seeds.equivalence(found, margin) == pytest.approx(max(side.pvalue for side in sides))
+
+
+@pytest.mark.parametrize("n_seeds", [1, 3])
+def test_a_difference_of_the_margin_is_called_equivalent_in_five_percent(n_seeds):
+    random, runs, n, margin = rng(10), 1000, 300, 0.3
+    called = 0
+    for _ in range(runs):
+        z = random.standard_normal(n) + 0.5 * random.standard_normal((n_seeds, n)) + margin
+        z += (0.03 * random.standard_normal((n_seeds, 1))) if n_seeds > 1 else 0
+        called += seeds.equivalence(seeds.over_seeds(z, np.zeros_like(z), resamples=9), margin) <= 0.05
+    assert 0.025 <= called / runs <= 0.065
+
+
+def test_few_documents_show_no_equivalence():
+    random = rng(11)
+    few = seeds.over_seeds(random.standard_normal((1, 20)), np.zeros((1, 20)))
+    assert few.p > 0.05 and seeds.equivalence(few, 0.1) > 0.05
+    assert math.isnan(seeds.equivalence(seeds.over_seeds(np.zeros((1, 9)), np.zeros((1, 9))), 0.1))
