@@ -144,6 +144,30 @@ def test_activation_checkpointing_changes_no_bit(tiny):
     assert loss == expected_loss and all(torch.equal(a, b) for a, b in zip(grads, expected, strict=True))
 
 
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler: apt-get install g++")
+def test_compiled_training_follows_eager_and_resumes_to_the_bit(tiny, straight, tmp_path, monkeypatch):
+    run = tiny.config(train={"compile": True}).run("gf2", 0)
+    loop.train(run, tiny.store, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_at(patch, {5})
+        assert train_until_done(run, tiny.store, tmp_path / "stopped") == 1
+    assert bits(tmp_path / "stopped") == bits(tmp_path / "whole")
+    eager, compiled = (metrics.read_jsonl(out / "metrics.jsonl") for out in (straight("gf2"), tmp_path / "whole"))
+    for a, b in zip(eager, compiled, strict=True):
+        assert all(a[key] == pytest.approx(b[key], rel=1e-4) for key in a), a["step"]
+    saved = load_file(checkpoint.sorted_paths(tmp_path / "whole" / "checkpoints")[-1] / "model.safetensors")
+    expected = load_file(checkpoint.sorted_paths(straight("gf2") / "checkpoints")[-1] / "model.safetensors")
+    assert saved.keys() == expected.keys()
+
+
+def test_without_a_compiler_compile_is_refused_in_one_line(tiny, tmp_path):
+    line = command(tiny, tmp_path, compile=True)
+    env = {**ENV, "CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "train.compile: true, but nothing here compiles" in done.stderr and "apt-get install g++" in done.stderr
+
+
 def test_the_gradient_is_that_of_the_mean_token_loss(tiny):
     run = tiny.config().run("gf2", 0)
     trainer = loop.Trainer(run, Store.open(tiny.store), tiny.folder / "x", one_rank(), loop.Stop(None))

@@ -31,6 +31,9 @@ from tokencodes.train import checkpoint, distributed, metrics, optim
 SAVE_MARGIN = 1.5  # a time budget leaves room for one step and one save that take this many times the longest so far
 
 
+NO_COMPILER = ("InvalidCxxCompiler", "TritonMissing")  # what torch.compile names its two complaints about tools
+
+
 class SummedLoss(nn.Module):
     """What data parallel wraps: ids and already shifted targets, int64 (B, T) -> summed loss in nats."""
 
@@ -131,7 +134,7 @@ class Trainer:
         What does not fit into memory shows at once, not after the store has been read or at the first validation: all
         batches have one size. It changes no weight, no random state and no record. Between ranks it also brings DDP to
         the buckets that it keeps from its second step on, so that a resumed run adds up gradients in the order of a
-        straight one. Raises UserError if memory does not suffice.
+        straight one. Raises UserError if memory does not suffice, or if there is nothing to compile with.
         """
         train = self.run.train
         windows = np.zeros((train.micro_batch_size, self.run.model.context_length + 1), dtype=np.int64)
@@ -144,6 +147,11 @@ class Trainer:
                     self.losses(windows).backward()
             del moments
         except (torch.OutOfMemoryError, RuntimeError) as error:
+            if any(name in str(error) for name in NO_COMPILER):
+                raise UserError(
+                    f"train.compile: true, but nothing here compiles ({one_line(error)[:120]}); install a C++ compiler "
+                    "(on Debian: apt-get install g++) and, for a GPU, triton; name it by CXX; or set compile: false"
+                ) from error
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
             raise UserError(
