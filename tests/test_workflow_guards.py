@@ -217,9 +217,9 @@ def test_jobs_of_a_call_before_are_waited_for_by_name(tmp_path, monkeypatch, cap
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workflow, "QUEUE_EVERY_S", 0.01)
-    workflow.wait_for_jobs(tmp_path, "first")
+    assert not workflow.wait_for_jobs(tmp_path, "first")
     assert not (tmp_path / "asked").exists()
-    workflow.wait_for_jobs(tmp_path, "second")
+    assert workflow.wait_for_jobs(tmp_path, "second")
     asked = (tmp_path / "asked").read_text().splitlines()
     assert len(asked) == 3 and all(line.endswith("--name=first") for line in asked)
     assert capsys.readouterr().err.count("2 job(s) of a call before; waiting for them; to go on at once") == 1

@@ -68,8 +68,11 @@ def wait_for_orphans(run_dirs: Iterable[Path]) -> None:
                 pass  # a file system without locks
 
 
-def wait_for_jobs(results: Path, run_id: str) -> None:
-    """Slurm jobs outlive a Snakemake that was killed: let them end. `run_id` is noted, the name of this call's jobs."""
+def wait_for_jobs(results: Path, run_id: str) -> bool:
+    """Slurm jobs outlive a Snakemake that was killed: let them end. `run_id` is noted, the name of this call's jobs.
+
+    Returns whether there were any.
+    """
     record = results / ".slurm"
     before = record.read_text().split() if record.exists() else []
     told = False
@@ -82,6 +85,7 @@ def wait_for_jobs(results: Path, run_id: str) -> None:
             told = True
         time.sleep(QUEUE_EVERY_S)
     write_text(record, f"{run_id}\n")
+    return told
 
 
 def in_queue(names: Sequence[str]) -> list[str]:

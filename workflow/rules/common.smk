@@ -151,8 +151,10 @@ onstart:
         if workflow.local_exec:
             guard.wait_for_orphans(Path(path).parent for path in RUNS)
         # The name of all Slurm jobs of this call.
-        if run_id := getattr(workflow.scheduler._executor, "run_uuid", None):
-            guard.wait_for_jobs(Path(OUT), run_id)
+        run_id = getattr(workflow.scheduler._executor, "run_uuid", None)
+        if run_id and guard.wait_for_jobs(Path(OUT), run_id):
+            # What is to be made was looked up before the wait; what those jobs have made would be made again.
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 onerror:
