@@ -6,8 +6,9 @@ import re
 import pytest
 
 from tokencodes import config
+from tokencodes.evaluate import benchmarks
 
-SHIPPED = ("quickstart", "paper", "controls")
+SHIPPED = ("quickstart", "references", "paper", "controls")
 
 
 @pytest.fixture(params=SHIPPED)
@@ -110,9 +111,20 @@ def test_the_papers_recipe(root, name):
 def test_the_controls_are_the_paper_with_more_interfaces(root):
     """So that the two can share a corpus and the paper's three models."""
     paper, controls = (config.load(root / "config" / f"{name}.yaml").model_dump() for name in ("paper", "controls"))
-    for key in ("model", "data", "train", "evaluate", "resources", "seeds"):
+    for key in ("model", "data", "train", "evaluate", "references", "resources", "seeds"):
         assert controls[key] == paper[key], key
     assert {name: controls["interfaces"][name] for name in paper["interfaces"]} == paper["interfaces"]
+
+
+def test_the_references_are_beside_the_quickstarts_models(root):
+    """So that the two can share a corpus and three models; and all that is packaged is scored."""
+    quickstart, references = (
+        config.load(root / "config" / f"{name}.yaml").model_dump() for name in ("quickstart", "references")
+    )
+    for key in ("interfaces", "model", "data", "train", "seeds"):
+        assert references[key] == quickstart[key], key
+    tasks = {(task["name"], task["shots"]) for task in references["evaluate"]["tasks"]}
+    assert {*((name, 0) for name in benchmarks.PACKAGED), ("mmlu", 5), ("corpus_validation", 0)} <= tasks
 
 
 def test_the_schema_is_a_schema_that_the_files_meet(root, path):

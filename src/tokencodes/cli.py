@@ -108,13 +108,20 @@ def _import(args: argparse.Namespace) -> None:
 def _validate(args: argparse.Namespace) -> None:
     from tokencodes.validate import checks
 
-    checks.validate(args.model, args.run_dir, args.store, args.out)
+    settings = config.load(args.config) if args.config else None
+    checks.validate(args.model, args.run_dir, args.store, args.out, settings)
 
 
 def _benchmarks(args: argparse.Namespace) -> None:
     from tokencodes.evaluate import benchmarks
 
     benchmarks.fetch(config.load(args.config), args.out, args.task)
+
+
+def _reference(args: argparse.Namespace) -> None:
+    from tokencodes.evaluate import models
+
+    models.fetch(config.load(args.config), args.name, args.out, args.tokenizer)
 
 
 def _evaluate(args: argparse.Namespace) -> None:
@@ -239,13 +246,22 @@ def parser() -> argparse.ArgumentParser:
 
     sub = stage("validate", _validate, "check an exported model against its run, bit for bit")
     sub.add_argument("--model", type=Path, required=True, metavar="DIR")
-    sub.add_argument("--run-dir", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--run-dir", type=Path, metavar="DIR", help="what it was trained in")
+    sub.add_argument("--config", type=Path, metavar="FILE", help="of an imported model: the config (YAML)")
     sub.add_argument("--store", type=Path, required=True, metavar="DIR")
     sub.add_argument("--out", type=Path, required=True, metavar="FILE")
 
     sub = stage("benchmarks", _benchmarks, "bring the benchmark data here")
     config_file(sub)
     sub.add_argument("--task", help="the data of this task of the config alone")
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    sub = stage("reference", _reference, "bring a published model of the config here, as a model directory")
+    config_file(sub)
+    sub.add_argument("--name", required=True, help="its name under `references`")
+    sub.add_argument(
+        "--tokenizer", type=Path, metavar="DIR", help="what `tokencodes tokenizer` wrote (for kind: import)"
+    )
     sub.add_argument("--out", type=Path, required=True, metavar="DIR")
 
     sub = stage("evaluate", _evaluate, "score one model on one benchmark")

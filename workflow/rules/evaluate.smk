@@ -1,4 +1,83 @@
-# The data of each benchmark, then one job a model, task and number of shots.
+# The data of each benchmark and the models of others; then one job a model, task and number of shots.
+REFERENCES = list(SETTINGS.references)
+IMPORTED = [name for name in REFERENCES if SETTINGS.references[name].kind == "import"]
+RESULTS += expand(f"{OUT}/validation/{{name}}.json", name=IMPORTED)
+RESULTS += [
+    f"{OUT}/eval/{name}/{task.name}-{task.shots}shot.{kind}"
+    for name in REFERENCES
+    for task in SETTINGS.evaluate.tasks
+    for kind in ("json", "parquet")
+    if name in IMPORTED or task.name != benchmarks.CORPUS_TASK  # the store holds tokens of our tokenizer
+]
+
+
+def reference_settings(wildcards):
+    """What decides a model of others."""
+    spec = SETTINGS.references[wildcards.reference]
+    ours = [SETTINGS.model, SETTINGS.interfaces[spec.interface]] if spec.kind == "import" else []
+    return section_digest(spec, *ours)
+
+
+wildcard_constraints:
+    model="|".join(map(re.escape, [*expand("{interface}-s{seed}", **PLACES), *REFERENCES])),
+    reference="|".join(map(re.escape, REFERENCES)) or "none",
+
+
+rule reference:
+    input:
+        tokenizer=rules.tokenizer.output.tokenizer,
+    output:
+        weights=f"{OUT}/models/{{reference}}/model.safetensors",
+        config=f"{OUT}/models/{{reference}}/config.json",
+        tokenizer=f"{OUT}/models/{{reference}}/tokenizer.json",
+        origin=f"{OUT}/models/{{reference}}/tokencodes.json",
+    log:
+        f"{OUT}/logs/reference/{{reference}}.log",
+    localrule: True  # as listing
+    conda:
+        ENVIRONMENT
+    resources:
+        **ask("download"),
+    params:
+        config=CONFIG,
+        tokenizer=subpath(input.tokenizer, parent=True),
+        out=subpath(output.weights, parent=True),
+        settings=reference_settings,
+        code=codeversion.digest("tokencodes.evaluate.models"),
+    message:
+        "reference: {wildcards.reference}"
+    shell:
+        "logged {log:q} tokencodes reference --config {params.config:q} --name {wildcards.reference}"
+        " --tokenizer {params.tokenizer:q} --out {params.out:q}"
+
+
+rule validate_imported:
+    input:
+        weights=rules.reference.output.weights,
+        model=rules.reference.output,
+        store=f"{OUT}/data/store/manifest.json",
+    output:
+        f"{OUT}/validation/{{reference}}.json",
+    log:
+        f"{OUT}/logs/validate/{{reference}}.log",
+    conda:
+        ENVIRONMENT
+    threads: cpus("export")
+    resources:
+        **ask("export"),
+    params:
+        config=CONFIG,
+        model=subpath(input.weights, parent=True),
+        store=subpath(input.store, parent=True),
+        settings=reference_settings,
+        code=codeversion.digest("tokencodes.validate.checks"),
+    message:
+        "validate: {wildcards.reference}"
+    shell:
+        "logged {log:q} tokencodes validate --model {params.model:q} --config {params.config:q} --store {params.store:q}"
+        " --out {output:q}"
+
+
 rule benchmarks:
     output:
         f"{OUT}/data/benchmarks/{{task}}/manifest.json",
@@ -24,17 +103,17 @@ rule benchmarks:
 
 rule evaluate:
     input:
-        weights=rules.export.output.weights,
-        model=rules.export.output,
+        weights=f"{OUT}/models/{{model}}/model.safetensors",
+        model=expand(f"{OUT}/models/{{{{model}}}}/{{file}}", file=["config.json", "tokenizer.json", "tokencodes.json"]),
         benchmarks=rules.benchmarks.output[0],
         store=f"{OUT}/data/store/manifest.json",
     output:
-        scores=f"{OUT}/eval/{{interface}}-s{{seed}}/{{task}}-{{shots}}shot.json",
-        documents=f"{OUT}/eval/{{interface}}-s{{seed}}/{{task}}-{{shots}}shot.parquet",
+        scores=f"{OUT}/eval/{{model}}/{{task}}-{{shots}}shot.json",
+        documents=f"{OUT}/eval/{{model}}/{{task}}-{{shots}}shot.parquet",
     log:
-        f"{OUT}/logs/evaluate/{{interface}}-s{{seed}}/{{task}}-{{shots}}shot.log",
+        f"{OUT}/logs/evaluate/{{model}}/{{task}}-{{shots}}shot.log",
     benchmark:
-        f"{OUT}/logs/evaluate/{{interface}}-s{{seed}}/{{task}}-{{shots}}shot.tsv"
+        f"{OUT}/logs/evaluate/{{model}}/{{task}}-{{shots}}shot.tsv"
     conda:
         ENVIRONMENT
     threads: cpus("evaluate")
@@ -48,7 +127,7 @@ rule evaluate:
         settings=task_settings,
         code=codeversion.digest("tokencodes.evaluate.run"),
     message:
-        "evaluate: {wildcards.interface}, seed {wildcards.seed} on {wildcards.task}, {wildcards.shots} shots"
+        "evaluate: {wildcards.model} on {wildcards.task}, {wildcards.shots} shots"
     shell:
         "logged {log:q} tokencodes evaluate --config {params.config:q} --model {params.model:q} --task {wildcards.task}"
         " --shots {wildcards.shots} --benchmarks {params.benchmarks:q} --store {params.store:q} --out {output.scores:q}"

@@ -18,6 +18,7 @@ from tokencodes.config import Config, Task
 from tokencodes.errors import UserError
 from tokencodes.evaluate import references
 from tokencodes.evaluate.benchmarks import Data, check_packaged, open_data
+from tokencodes.evaluate.models import weights_sha256
 from tokencodes.evaluate.references import CORPUS_TASK
 from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_json
 
@@ -105,10 +106,7 @@ def _provenance(model_dir: Path) -> dict[str, Any]:
     """interface, seed (None if the model is not ours) and the hash of the weights as they are on disk."""
     if not (model_dir / "config.json").is_file():
         raise UserError(f"{model_dir}: is not a model directory (no config.json); run `tokencodes export`")
-    weights = {path.name: sha256_file(path) for path in sorted(model_dir.glob("*.safetensors"))}
-    if not weights:
-        raise UserError(f"{model_dir}: has no *.safetensors; save the model in that format")
-    sha256 = next(iter(weights.values())) if len(weights) == 1 else digest(weights)
+    sha256 = weights_sha256(model_dir)
     if not any((model_dir / name).is_file() for name in TOKENIZER_FILES):
         raise UserError(f"{model_dir}: has no tokenizer; save the one that the model was trained with there")
     if not (model_dir / "tokencodes.json").is_file():

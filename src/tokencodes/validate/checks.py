@@ -72,7 +72,7 @@ class Subject:
     """The model under check and what it is held against; each part is read when a check first needs it."""
 
     model_dir: Path
-    run_dir: Path
+    run_dir: Path | None  # None: an imported checkpoint, which has no run
     store_dir: Path
     run: config.Run
     final: dict[str, Any]
@@ -89,8 +89,8 @@ class Subject:
 
     @cached_property
     def trainer(self) -> Transformer:
-        """The final checkpoint, in the trainer's own module."""
-        return export.trained(self.run_dir)[1]
+        """The final checkpoint, or what was imported, in the trainer's own module."""
+        return hf.to_transformer(self.adapter) if self.run_dir is None else export.trained(self.run_dir)[1]
 
     @cached_property
     def adapter(self) -> hf.TokenCodesForCausalLM:
@@ -133,6 +133,8 @@ def files(subject: Subject) -> str:
     facts = read_json(subject.model_dir / "tokencodes.json")
     found = sha256_file(subject.model_dir / "model.safetensors")
     require(facts["model_sha256"] == found, "model.safetensors is not the file whose hash tokencodes.json records")
+    if subject.run_dir is None:
+        return f"model.safetensors {found[:12]}"
     for key in ("store_sha256", "tokenizer_sha256"):
         require(facts[key] == subject.final[key], f"{key} in tokencodes.json is not that of final.json")
     tokenizer = sha256_file(subject.model_dir / "tokenizer.json")
@@ -351,31 +353,48 @@ CODE_CHECKS: tuple[tuple[str, Callable[[Subject], str]], ...] = (
 )
 
 
-def applicable(interface_: config.Interface) -> list[tuple[str, Callable[[Subject], str]]]:
-    """The checks that an interface must pass, in order."""
+OF_A_RUN = ("tensors", "logits_equal")  # held against a run's checkpoint; an import compares both itself
+
+
+def applicable(interface_: config.Interface, *, imported: bool = False) -> list[tuple[str, Callable[[Subject], str]]]:
+    """The checks that a model of an interface must pass, in order."""
     checks = list(CHECKS)
     if isinstance(interface_, config.CodeInterface):
         fixed = interface_.codebook.kind != "learned"
         checks[4:4] = [pair for pair in CODE_CHECKS if fixed or pair[0] != "code_book"]
         if interface_.codebook.kind == "gf2" and interface_.permutation_seed is None:
             checks.insert(5, ("gf2_map", gf2_map))
-    return checks
+    return [pair for pair in checks if not (imported and pair[0] in OF_A_RUN)]
 
 
-def validate(model_dir: Path, run_dir: Path, store_dir: Path, out: Path) -> None:
+def _imported(model_dir: Path, settings: config.Config) -> config.Run:
+    """What an imported model should be: the config's shape, and the interface that its tokencodes.json names."""
+    name = read_json(model_dir / "tokencodes.json").get("interface")
+    if name is None:
+        raise UserError(f"{model_dir}: its tokencodes.json names no interface; only models of ours can be validated")
+    return settings.run(name, settings.seeds[0])
+
+
+def validate(
+    model_dir: Path, run_dir: Path | None, store_dir: Path, out: Path, settings: config.Config | None = None
+) -> None:
     """Run all checks on an export and write {"passed", "checks": [{"name", "passed", "detail"}]} to `out`.
+
+    A model that `tokencodes import` wrote has no run: it is held against `settings`, the config.
 
     Raises UserError, after writing, with one line for each check that failed.
     """
     if not (model_dir / "config.json").is_file():
         raise UserError(f"{model_dir}: no config.json; name a model directory that `tokencodes export` wrote")
-    final = read_json(run_dir / "final.json")
-    run = config.load_run(run_dir / "run.yaml")
+    if (run_dir is None) == (settings is None):
+        raise UserError("validate: give --run-dir, or for an imported model --config")
+    final = read_json(run_dir / "final.json") if run_dir else {}
+    run = config.load_run(run_dir / "run.yaml") if run_dir else _imported(model_dir, settings)
     subject = Subject(model_dir, run_dir, store_dir, run, final)
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)
     results = []
-    for name, check in applicable(run.interface):
+    for name, check in applicable(run.interface, imported=run_dir is None):
         try:
             passed, detail = True, check(subject)
         except (Failed, UserError) as error:
