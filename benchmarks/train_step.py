@@ -123,8 +123,9 @@ def worker(name: str) -> None:
         optimizer.step()
         return value.item()
 
+    begun = time.perf_counter()
     first = step()
-    print(json.dumps({"ready": True, "loss": first}), flush=True)
+    print(json.dumps({"loss": first, "s": time.perf_counter() - begun}), flush=True)
     for line in sys.stdin:
         begun = time.perf_counter()
         for _ in range(int(line)):
@@ -156,7 +157,7 @@ def main() -> None:
             line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
         )
         ready = json.loads(processes[name].stdout.readline())
-        print(f"{name}: first loss {ready['loss']:.4f}", file=sys.stderr, flush=True)
+        print(f"{name}: first step {ready['s']:.1f} s, loss {ready['loss']:.4f}", file=sys.stderr, flush=True)
     seconds = {name: [] for name in names}
     for _ in range(args.rounds):
         for name in names:
