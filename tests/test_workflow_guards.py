@@ -1,5 +1,6 @@
 """Locks on results, and the word before models are retrained."""
 
+import errno
 import fcntl
 import json
 import os
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from tokencodes import codeversion, workflow
+from tokencodes import codeversion, files, workflow
 from tokencodes.errors import UserError
 
 TODAY = codeversion.digest(workflow.TRAINING)
@@ -228,3 +229,17 @@ def test_jobs_of_a_call_before_are_waited_for_by_name(tmp_path, monkeypatch, cap
     with pytest.raises(UserError, match=r"squeue does not answer \(no controller\)"):
         workflow.wait_for_jobs(tmp_path, "third")
     assert (tmp_path / ".slurm").read_text() == "second\n"
+
+
+def test_a_file_system_without_locks_refuses_nobody(tmp_path, monkeypatch):
+    """Some parallel file systems are mounted so; each lock of the project is the same one."""
+
+    def none(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with open(tmp_path / ".lock", "w") as file:
+        assert files.lock(file)
+        with open(tmp_path / ".lock") as other:
+            assert not files.lock(other)
+            monkeypatch.setattr(fcntl, "flock", none)
+            assert files.lock(other)

@@ -2,13 +2,14 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tokencodes.errors import UserError
 
@@ -112,6 +113,21 @@ def differences(there: Any, here: Any, key: str = "") -> list[str]:
             for line in differences(there.get(name), here.get(name), f"{key}.{name}" if key else name)
         ]
     return [] if there == here else [f"{key} is {there!r} there and {here!r} here"]
+
+
+def lock(file: IO[Any], *, wait: bool = False) -> bool:
+    """Take an open file for this process; False if another one has it. `wait` until it has not.
+
+    The kernel drops the lock when the file is closed or the process ends, in whatever way. A file system without locks
+    refuses nobody.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def inside(root: Path | str, relative: str) -> Path:

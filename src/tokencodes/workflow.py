@@ -2,7 +2,6 @@
 and a word before retraining.
 """
 
-import fcntl
 import re
 import shlex
 import subprocess
@@ -15,7 +14,7 @@ from typing import IO, Any
 
 from tokencodes import codeversion, config
 from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, UserError
-from tokencodes.files import differences, digest, read_json, write_text
+from tokencodes.files import differences, digest, lock, read_json, write_text
 
 TRAINING = "tokencodes.train.loop"
 QUEUE_EVERY_S = 15  # between looks at Slurm's queue
@@ -42,14 +41,10 @@ def hold(results: Path) -> IO[str]:
     """
     results.mkdir(parents=True, exist_ok=True)
     file = open(results / ".lock", "w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not lock(file):
         raise UserError(
             f"{results}: another snakemake is at work here; wait for it, stop it, or give this run another `name`"
-        ) from None
-    except OSError:
-        pass
+        )
     return file
 
 
@@ -59,13 +54,9 @@ def wait_for_orphans(run_dirs: Iterable[Path]) -> None:
         if not (run_dir / ".lock").exists():
             continue
         with open(run_dir / ".lock") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not lock(file):
                 say(f"{run_dir} is still being trained by a job of before; waiting for it")
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError:
-                pass  # a file system without locks
+                lock(file, wait=True)
 
 
 def wait_for_jobs(results: Path, run_id: str) -> bool:

@@ -698,7 +698,7 @@ def test_a_file_that_was_put_in_its_place_meanwhile_is_not_written_to(server, pl
         lock(stream, how)
         os.replace(stream.name, place.shard(0))
 
-    monkeypatch.setattr(code.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     assert "another process is fetching this file" in place.download(0, fails=True)
 
 

@@ -9,7 +9,6 @@ HF_HUB_OFFLINE. Bytes are not fetched by its `hf_hub_download`: from release 1.1
 by HTTP and by Xet, and it compares no hash. Here a file grows beside its place, by HTTP; each try asks for the rest.
 """
 
-import fcntl
 import functools
 import glob
 import hashlib
@@ -27,7 +26,16 @@ from urllib.parse import urlsplit
 
 from tokencodes import config
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import fsync_directory, fsync_file, full_disk_named, json_text, read_json, sha256_file, write_text
+from tokencodes.files import (
+    fsync_directory,
+    fsync_file,
+    full_disk_named,
+    json_text,
+    lock,
+    read_json,
+    sha256_file,
+    write_text,
+)
 
 T = TypeVar("T")
 
@@ -447,13 +455,10 @@ def _alone(partial: Path, out: Path) -> Iterator[IO[bytes]]:
     """The growing file, open at its end, for one process; it goes if nothing came."""
     partial.parent.mkdir(parents=True, exist_ok=True)
     with open(partial, "ab") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = os.fstat(stream.fileno()).st_ino == partial.stat().st_ino
-        except (BlockingIOError, FileNotFoundError):  # in use, or just now renamed by who had it in use
+        try:  # if the file system has no locks, the check of the hash is still there
+            mine = lock(stream) and os.path.samestat(os.fstat(stream.fileno()), partial.stat())
+        except FileNotFoundError:  # just now renamed by who had it in use
             mine = False
-        except OSError:  # a file system without locks: the check of the hash is still there
-            mine = True
         if not mine:
             raise UserError(f"{out}: another process is fetching this file; wait for it or stop it")
         try:

@@ -10,7 +10,6 @@ damaged file or a kill leaves the shard that was there before. What the work too
 next, is in a file of its own (TIMING) that no hash covers.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -30,7 +29,7 @@ from tokencodes import config
 from tokencodes.data import store
 from tokencodes.data.encoder import TOGETHER, Encoder
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import fsync_directory, fsync_file, full_disk_named, sha256_file, write_json
+from tokencodes.files import fsync_directory, fsync_file, full_disk_named, lock, sha256_file, write_json
 
 REASONS = (
     "null_text",
@@ -240,10 +239,8 @@ def prepare_shard(settings: config.Config, shard: str, raw: Path, tokenizer: Pat
 def _alone(out: Path) -> Iterator[None]:
     """One process a shard, and nothing left of one that was killed."""
     with open(out / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{out}: another process prepares this shard; wait for it or stop it") from None
+        if not lock(file):
+            raise UserError(f"{out}: another process prepares this shard; wait for it or stop it")
         for left in out.glob(f"{SCRATCH}*"):
             shutil.rmtree(left, ignore_errors=True)
         yield

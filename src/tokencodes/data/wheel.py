@@ -4,7 +4,6 @@ A wheel's own requirements may be heavy or clash with ours, so it never becomes 
 results/ and serves all runs.
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -17,14 +16,14 @@ from pathlib import Path
 
 from tokencodes import config
 from tokencodes.errors import UserError
-from tokencodes.files import fsync_directory, fsync_file, sha256_file
+from tokencodes.files import fsync_directory, fsync_file, lock, sha256_file
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """One process at a time; the lock goes with the process."""
     with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file, wait=True)
         yield
 
 
@@ -39,11 +38,11 @@ def fetch(wheel: config.Wheel, cache: Path | str) -> Path:
     path = folder / f"{wheel.package}-{wheel.version}-{wheel.sha256[:16]}.whl"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = folder / f".{path.name}.lock"
-        lock.touch()
+        own = folder / f".{path.name}.lock"
+        own.touch()
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror}); set the config key `cache`") from None
-    with _locked(lock):
+    with _locked(own):
         if path.is_file() and sha256_file(path) == wheel.sha256:
             return path
         for left in folder.glob(f".fetch-{path.name}-*"):  # of a process that was killed: nobody else holds the lock

@@ -5,7 +5,6 @@ was stopped at any point and started again ends with the same bits as one that w
 """
 
 import contextlib
-import fcntl
 import math
 import platform
 import shutil
@@ -23,7 +22,7 @@ from tokencodes import __version__, codeversion, config
 from tokencodes.data.sampler import Sampler
 from tokencodes.data.store import Store, verify
 from tokencodes.errors import StoppedEarly, UserError, one_line
-from tokencodes.files import digest, read_json, sha256_file, write_json, write_text
+from tokencodes.files import digest, lock, read_json, sha256_file, write_json, write_text
 from tokencodes.model import accounting, transformer
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.train import checkpoint, distributed, metrics, optim
@@ -87,10 +86,8 @@ def run_lock(out: Path) -> Iterator[None]:
     """One writer a run folder. Raises UserError if another process trains there."""
     out.mkdir(parents=True, exist_ok=True)
     with open(out / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{out}: another process trains here; wait for it or stop it") from None
+        if not lock(file):
+            raise UserError(f"{out}: another process trains here; wait for it or stop it")
         yield
 
 
