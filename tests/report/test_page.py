@@ -147,7 +147,7 @@ def test_each_command_line_is_one_that_the_program_has(document, settings, folde
             assert program == "snakemake"
     assert stages == {
         *("params", "tokenizer", "download", "prepare", "index", "train", "export", "validate", "benchmarks"),
-        *("evaluate", "tables", "figures", "report"),
+        *("evaluate", "compare", "tables", "figures", "report"),
     }
 
 

@@ -286,7 +286,10 @@ def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
         (
             "eval/gf2-s0/piqa-0shot.json",
             lambda c: c["metrics"]["acc"].update(value=0.99),
-            {"results.csv", "results.md", "results.tex", "results_by_seed.csv", "summary.txt"},
+            {
+                *("results.csv", "results.md", "results.tex", "results_by_seed.csv", "summary.txt"),
+                *("paper.csv", "paper.md", "paper.tex"),
+            },
         ),
         (
             "params.json",

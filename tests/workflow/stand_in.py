@@ -76,9 +76,10 @@ match stage:
         all_of(args.out, args.out.with_suffix(".parquet"))
     case "tables":
         tables = args.results / "tables"
-        titles = ("accounting", "results", "data", "lengths", "training")
+        titles = ("accounting", "results", "differences", "paper", "power", "losses", "training", "data", "lengths")
         names = [f"{name}.{kind}" for name in titles for kind in ("csv", "md", "tex")]
         all_of(*(tables / name for name in (*names, "results_by_seed.csv", "summary.txt")))
     case "figures":
-        names = [f"{name}.{kind}" for name in ("loss", "benchmarks", "accounting", "data") for kind in ("png", "svg")]
+        titles = ("loss", "benchmarks", "differences", "accounting", "data")
+        names = [f"{name}.{kind}" for name in titles for kind in ("png", "svg", "pdf")]
         all_of(*(args.results / "figures" / name for name in names))

@@ -19,7 +19,21 @@ rule tables:
             caption="../report/data.rst",
             category="Tables",
         ),
-        expand(f"{OUT}/tables/training.{{kind}}", kind=["csv", "md", "tex"]),
+        report(
+            expand(f"{OUT}/tables/differences.{{kind}}", kind=["csv", "md", "tex"]),
+            caption="../report/differences.rst",
+            category="Tables",
+        ),
+        report(
+            expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["paper", "power"], kind=["csv", "md", "tex"]),
+            caption="../report/paper.rst",
+            category="Tables",
+        ),
+        report(
+            expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["losses", "training"], kind=["csv", "md", "tex"]),
+            caption="../report/losses.rst",
+            category="Tables",
+        ),
         f"{OUT}/tables/results_by_seed.csv",
         summary=f"{OUT}/tables/summary.txt",
     log:
@@ -44,22 +58,27 @@ rule figures:
         results=RESULTS,
     output:
         report(
-            expand(f"{OUT}/figures/loss.{{kind}}", kind=["png", "svg"]),
+            expand(f"{OUT}/figures/loss.{{kind}}", kind=["png", "svg", "pdf"]),
             caption="../report/loss.rst",
             category="Figures",
         ),
         report(
-            expand(f"{OUT}/figures/benchmarks.{{kind}}", kind=["png", "svg"]),
+            expand(f"{OUT}/figures/benchmarks.{{kind}}", kind=["png", "svg", "pdf"]),
             caption="../report/benchmarks.rst",
             category="Figures",
         ),
         report(
-            expand(f"{OUT}/figures/accounting.{{kind}}", kind=["png", "svg"]),
+            expand(f"{OUT}/figures/differences.{{kind}}", kind=["png", "svg", "pdf"]),
+            caption="../report/differences.rst",
+            category="Figures",
+        ),
+        report(
+            expand(f"{OUT}/figures/accounting.{{kind}}", kind=["png", "svg", "pdf"]),
             caption="../report/accounting.rst",
             category="Figures",
         ),
         report(
-            expand(f"{OUT}/figures/data.{{kind}}", kind=["png", "svg"]),
+            expand(f"{OUT}/figures/data.{{kind}}", kind=["png", "svg", "pdf"]),
             caption="../report/data.rst",
             category="Figures",
         ),

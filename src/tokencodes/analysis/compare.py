@@ -59,13 +59,13 @@ def models(a: Sequence[Model], b: Sequence[Model]) -> list[Row]:
     return corrected(rows)
 
 
-def evaluations(read: Sequence[tuple[Evaluation, Evaluation]]) -> list[Row]:
-    """The rows of one task from its pairs of results, a pair a seed."""
+def evaluations(read: Sequence[tuple[Evaluation, Evaluation]], metrics: Sequence[str] | None = None) -> list[Row]:
+    """The rows of one task from its pairs of results, a pair a seed: of these metrics, else of those that they have."""
     first = read[0][0]
     for one, other in zip(read[0], read[-1], strict=True):
         pairing.refuse_unlike(one, other)  # seeds of one model among themselves
     rows = []
-    for metric in dict.fromkeys(name for both in read for each in both for name in pairing.measures(each)):
+    for metric in metrics or dict.fromkeys(name for both in read for each in both for name in pairing.measures(each)):
         sides = [pairing.pair(one, other, metric) for one, other in read]
         if any(side is None for side in sides):
             rows.append(Row(first.task, first.shots, first.label, metric, "", False, None, "not in all of the results"))

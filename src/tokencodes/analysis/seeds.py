@@ -123,7 +123,7 @@ def seeds_needed(found: Difference, difference: float, *, power: float = POWER) 
         parts = one / seeds, found.from_documents
         spread = math.sqrt(sum(parts))
         if spread == 0:
-            return seeds
+            return None
         freedom = sum(parts) ** 2 / (parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / (found.n - 1))
         half = _reach(SIGNIFICANCE, *parts, seeds, found.n)
         if stats.nct.sf(half / spread, freedom, abs(difference) / spread) >= power:

@@ -1,4 +1,4 @@
-"""Figures of a run from its stored results: what `tokencodes figures` writes to results/<name>/figures/, PNG and SVG.
+"""Figures of a run from its stored results: what `tokencodes figures` writes to results/<name>/figures/: PNG, SVG, PDF.
 
 They are drawn at print size, for a text width of 5.5 to 7 in: no type is below 7 pt unless they are made smaller. An
 interface keeps its colour and its marker in all figures, by its place in the config; labels stand beside what they
@@ -19,15 +19,19 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from tokencodes.analysis.paired import SIGNIFICANCE
+from tokencodes.analysis.pairing import FRACTION
 from tokencodes.config import Config, Task
 from tokencodes.files import atomic_path
+from tokencodes.report import differences as paired
 from tokencodes.report import findings, render
 from tokencodes.report.results import Results, published, read
 
-NAMES = ("loss", "benchmarks", "accounting", "data")
+NAMES = ("loss", "benchmarks", "differences", "accounting", "data")
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"dpi": 200, "metadata": {"Software": None}},
     "svg": {"metadata": {"Date": None, "Creator": None}},
+    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
 }
 
 # Okabe and Ito's colours, told apart by colour-blind readers; their yellow is too pale on white and is left out.
@@ -77,6 +81,7 @@ STYLE = {
     "savefig.facecolor": "white",
     "svg.hashsalt": "tokencodes",  # element ids follow from the content alone
     "svg.fonttype": "path",
+    "pdf.fonttype": 42,  # TrueType: text that can be searched, as publishers ask
 }
 
 
@@ -401,6 +406,59 @@ def _wrapped(text: str, width: float) -> str:
     return "\n".join(lines)
 
 
+# --------------------------------------------------------------- differences
+
+
+def differences(results: Results) -> Figure:
+    """Accuracy of each interface minus the learned one's, in points, with 95 % intervals: a line a benchmark.
+
+    Filled marks are beyond chance after Holm's correction, hollow ones are not.
+    """
+    learned = results.learned()
+    found = [each for each in paired.against_learned(results) if each.row.unit == FRACTION]
+    names = [name for name in results.settings.interfaces if any(each.interface == name for each in found)]
+    tasks = list(dict.fromkeys((each.task.name, each.task.shots, results.label(each.task)) for each in found))
+    if not found:
+        canvas = _Canvas(5.5, 1.0)
+        _empty(canvas.axes(0.1, 0.1, 5.3, 0.8), "no paired accuracies")
+        return canvas.figure
+    titles = [_wrapped(label, 1.7) for _, _, label in tasks]
+    labels = text_width(titles, TEXT_PT) + 0.15
+    key = text_width(names, TEXT_PT) + 0.35
+    line = max(0.13 * len(names) + 0.1, 0.3)
+    wide, height = 3.4, line * len(tasks)
+    canvas = _Canvas(labels + wide + key + 0.1, height + 0.6)
+    axes = canvas.axes(labels, 0.45, wide, height)
+    axes.set_ylim(len(tasks) - 0.5, -0.5)
+    axes.set_yticks(range(len(tasks)), titles)
+    axes.tick_params(axis="y", length=0, labelsize=TEXT_PT)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="y", visible=False)
+    axes.axvline(0, color=INK, linewidth=0.8)
+    looks = _look(results)
+    for each in found:
+        place = tasks.index((each.task.name, each.task.shots, results.label(each.task)))
+        offset = (names.index(each.interface) - (len(names) - 1) / 2) * 0.13 / line
+        colour, marker = looks[each.interface]
+        middle, low, high = (100 * end for end in (each.row.found.difference, each.row.found.low, each.row.found.high))
+        if math.isnan(middle):
+            continue
+        if not math.isnan(low):
+            axes.plot([low, high], [place + offset] * 2, color=colour, linewidth=1.1, solid_capstyle="butt")
+        face = colour if each.row.holm <= SIGNIFICANCE else "white"
+        axes.plot([middle], [place + offset], marker, color=colour, markerfacecolor=face, markersize=4)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.set_xlabel(f"Accuracy minus that of {learned} (points)")
+    for number, name in enumerate(names):
+        height_of = 1 - (0.1 + number * LINE_PT * 1.25 / 72) / height
+        colour, marker = looks[name]
+        axes.plot(
+            [1 + 0.12 / wide], [height_of], marker, color=colour, markersize=4, transform=axes.transAxes, clip_on=False
+        )
+        axes.text(1 + 0.22 / wide, height_of, name, transform=axes.transAxes, va="center_baseline", fontsize=TEXT_PT)
+    return canvas.figure
+
+
 # ---------------------------------------------------------------- accounting
 
 
@@ -592,6 +650,7 @@ def _lengths(results: Results, axes: Axes, wide: float) -> None:
 DRAWINGS: dict[str, Callable[[Results], Figure]] = {
     "loss": loss,
     "benchmarks": benchmarks,
+    "differences": differences,
     "accounting": accounting,
     "data": data,
 }

@@ -11,24 +11,17 @@ import math
 from typing import Any
 
 from tokencodes.evaluate.references import benchmark
-from tokencodes.report import render
-from tokencodes.report.results import Results, paper_count
+from tokencodes.report import differences, render
+from tokencodes.report.results import PAPER_MODEL, Results, is_proportion, paper_count
 
 CHANCE_STDERRS = 2.0
 OUTSIDE_BY_LUCK = 0.0455  # two-sided normal probability beyond CHANCE_STDERRS
-PAPER_BUDGET = 0.9
 MANY = 5  # more interfaces than this are not told one by one in a sentence
 TOY = 0.1  # a run below this share of the paper's parameters or tokens is called a toy
 RULES = (
     f"near chance means within {CHANCE_STDERRS:g} standard errors of it; a toy has less than {TOY:.0%} of the paper's "
     "parameters or tokens; below a unigram model means below both its entropy and its cross entropy."
 )
-PAPER_MODEL = "Learned"  # whose size stands for the paper's in a comparison of sizes
-
-
-def is_proportion(metric: str) -> bool:
-    """Whether a metric is a share of documents, shown in percent."""
-    return metric.startswith("acc") or metric in ("exact_match", "f1")
 
 
 def below_unigram(run: dict[str, Any]) -> bool | None:
@@ -41,17 +34,7 @@ def below_unigram(run: dict[str, Any]) -> bool | None:
 
 def is_paper_size(results: Results) -> bool:
     """Whether this run may be compared with the paper's figures: the same size and about the same budget."""
-    train = results.settings.train
-    budget = paper_count(PAPER_MODEL, "target_tokens", task="training")
-    if budget is None or train.max_steps * train.tokens_per_step < PAPER_BUDGET * budget:
-        return False
-    counts = results.params.set_index("interface").trainable if len(results.params) else {}
-    pairs = [
-        (counts.get(interface), paper_count(results.paper_model(interface), "trainable"))
-        for interface in results.settings.interfaces
-        if results.paper_model(interface)
-    ]
-    return bool(pairs) and all(ours is not None and ours == theirs for ours, theirs in pairs)
+    return not results.unlike_paper()
 
 
 def is_toy(results: Results) -> bool:
@@ -138,11 +121,25 @@ def _trained(results: Results) -> str:
     else:
         verdict = "to be set against a unigram model"
     missing = len(results.models()) - len(runs)
+    late = _behind(results)
     gap = f" {missing} of {len(results.models())} runs are missing." if missing else ""
     return (
         f"Trained: after {words(budget)} tokens the held-out loss is {shown} nats a token"
-        f"{', mean over seeds' if len(settings.seeds) > 1 else ''}, {verdict} ({lines}).{gap}"
+        f"{', mean over seeds' if len(settings.seeds) > 1 else ''}, {verdict} ({lines}){late}.{gap}"
     )
+
+
+def _behind(results: Results) -> str:
+    """How far the other interfaces end behind the learned one; nothing for many, or where it is not known."""
+    parts = []
+    for interface in results.settings.interfaces:
+        found = differences.behind(results, interface)
+        if found is None or math.isnan(found.gap):
+            continue
+        side = "behind" if found.gap >= 0 else "ahead"
+        interval = "" if math.isnan(found.low) else f" (95 %: {found.low:.2f} to {found.high:.2f})".replace("-", "−")
+        parts.append(f"{interface} is {abs(found.gap):.2f} nats {side}{interval}")
+    return f"; {_list(parts)}" if 0 < len(parts) <= MANY else ""
 
 
 def _scored(results: Results) -> str:
@@ -164,7 +161,7 @@ def _scored(results: Results) -> str:
                 f"alone would put about {OUTSIDE_BY_LUCK * len(scores):.1f} there)"
             )
         said += "."
-    return f"{said} {_size(results)}".strip()
+    return " ".join(part for part in (said, differences.sentence(results), _size(results)) if part)
 
 
 def _size(results: Results) -> str:
@@ -221,9 +218,21 @@ def alternatives(results: Results) -> dict[str, str]:
             f"unigram entropy {render.decimal(unigram, 2)} nats a token."
         ),
         "benchmarks": f"Dot plots of benchmark scores with 95 % intervals and chance levels: {'; '.join(scores)}.",
+        "differences": _differences(results),
         "data": _data(results),
         "accounting": f"Stacked bars of trainable parameters by interface: {'; '.join(counts) or 'no result'}.",
     }
+
+
+def _differences(results: Results) -> str:
+    gaps = [
+        f"{each.interface} {results.label(each.task)} {render.decimal(100 * each.row.found.difference, 1)}"
+        for each in differences.against_learned(results)
+        if each.row.found is not None and is_proportion(each.metric)
+    ]
+    return (
+        f"Accuracy minus that of {results.learned()} in points, with 95 % intervals: {'; '.join(gaps) or 'no result'}."
+    )
 
 
 def _data(results: Results) -> str:

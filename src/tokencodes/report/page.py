@@ -21,7 +21,7 @@ from tokencodes.config import Config
 from tokencodes.data import hub
 from tokencodes.errors import UserError
 from tokencodes.files import write_text
-from tokencodes.report import findings, render, tables
+from tokencodes.report import differences, findings, render, tables
 from tokencodes.report.render import GAP, Table
 from tokencodes.report.results import Results, read, run_name
 
@@ -29,6 +29,8 @@ SECTIONS = (
     ("found", "What was asked and found"),
     ("parameters", "Parameters"),
     ("results", "Results"),
+    ("differences", "Differences"),
+    ("paper", "Against the paper"),
     ("training", "Training"),
     ("data", "Data"),
     ("validation", "Validation"),
@@ -61,18 +63,8 @@ def html(results: Results) -> str:
         sentences=findings.sentences(results),
         rules=findings.RULES,
         gap=GAP,
-        tables={
-            "accounting": _shown(tables.accounting(results), "Table 1"),
-            "results": _shown(tables.comparison(results), "Table 2"),
-            "training": _shown(tables.training(results), "Table 3"),
-            "data": _shown(data_in_short(results), "Table 4"),
-            "lengths": _shown(tables.lengths(results), "Table 5"),
-            "checks": _shown(checks(results), "Table 6"),
-            "details": _shown(details(results), "Table 7"),
-            "models": _shown(models(results), "Table 8"),
-            "evaluations": _shown(evaluations(results), "Table 9"),
-            "shards": _shown(shards(results), "Table 4 by shard"),
-        },
+        tables={table.name: _shown(table, f"Table {number}") for number, table in enumerate(numbered(results), start=1)}
+        | {"shards": _shown(shards(results), "Data by shard")},
         figures=pictures(results),
         checks=findings.checks(results),
         versions=versions(results),
@@ -82,6 +74,25 @@ def html(results: Results) -> str:
         example=run_name(*results.models()[0]),
         commands=commands(results),
     )
+
+
+def numbered(results: Results) -> list[Table]:
+    """The page's tables in their order."""
+    return [
+        tables.accounting(results),
+        tables.comparison(results),
+        differences.differences(results),
+        differences.power(results),
+        differences.against_paper(results),
+        differences.losses(results),
+        tables.training(results),
+        data_in_short(results),
+        tables.lengths(results),
+        checks(results),
+        details(results),
+        models(results),
+        evaluations(results),
+    ]
 
 
 def breakable(text: str) -> Markup:
@@ -312,6 +323,10 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
     if findings.is_paper_size(results):
         scores += " Hollow diamonds: the paper's published results."
     bars = "Trainable parameters by interface; beside each bar the total and the difference to the learned table."
+    gaps = (
+        f"Accuracy minus that of {results.learned() or 'a learned table'} on the same documents, with 95 % intervals. "
+        "Filled: beyond chance after Holm's correction; hollow: not."
+    )
     corpus = (
         "Lengths of the documents that were encoded (dashed: the least that is kept); what became of all documents; "
         "tokens kept by shard."
@@ -319,8 +334,9 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
     return {
         "accounting": ("Figure 1", bars, "params.json"),
         "benchmarks": ("Figure 2", scores, "eval/"),
-        "loss": ("Figure 3", losses + " Right: the end of the run, larger.", "runs/*/metrics.jsonl"),
-        "data": ("Figure 4", corpus, "data/store/manifest.json"),
+        "differences": ("Figure 3", gaps, "eval/*/*.parquet"),
+        "loss": ("Figure 4", losses + " Right: the end of the run, larger.", "runs/*/metrics.jsonl"),
+        "data": ("Figure 5", corpus, "data/store/manifest.json"),
     }
 
 
@@ -381,6 +397,7 @@ def commands(results: Results) -> list[tuple[str, list[str]]]:
     out = f"{settings.results}/{settings.name}"
     file = f"{out}/config.yaml"
     model = run_name(*results.models()[0])
+    last = run_name(*results.models()[-1])
     shards = (results.store or {}).get("shards") or [{"name": "SHARD"}]
     shard = shards[0]["name"]
     snakemake = f"snakemake --profile workflow/profiles/local --configfile {file}"
@@ -419,6 +436,7 @@ def commands(results: Results) -> list[tuple[str, list[str]]]:
                 f"--store {out}/data/store --out {out}/validation/{model}.json"
             ],
         ),
+        ("Two models compared", [f"tokencodes compare {out}/eval/{model} {out}/eval/{last}"]),
         ("Scoring", [f"tokencodes benchmarks --config {file} --out {out}/data/benchmarks", *scoring]),
         (
             "Tables, figures, page",

@@ -19,6 +19,8 @@ from typing import Any
 
 import pandas as pd
 
+from tokencodes.analysis import pairing
+from tokencodes.analysis.pairing import Evaluation
 from tokencodes.config import Config, Task
 from tokencodes.errors import UserError
 from tokencodes.evaluate.references import benchmark
@@ -67,17 +69,26 @@ def paper_count(model: str | None, metric: str, task: str = "parameters") -> int
     return int(figure.value) if figure and figure.unit == "count" else None
 
 
-@dataclass(frozen=True)
+PAPER_MODEL = "Learned"  # whose size stands for the paper's in a comparison of sizes
+PAPER_BUDGET = 0.9  # of the paper's training tokens is about its budget
+
+
+def is_proportion(metric: str) -> bool:
+    """Whether a metric is a share of documents, shown in percent."""
+    return metric.startswith("acc") or metric in ("exact_match", "f1")
+
+
+@dataclass(frozen=True, eq=False)
 class Results:
     """What results/<name>/ holds.
 
     params: interface + PARAMETERS (counts). runs: one row a finished training run: interface, seed, step, tokens,
     train_loss, val_loss, unigram_entropy, unigram_cross_entropy (nats a token), wall_s, path. curves: interface, seed,
     step, loss, val_loss (NaN where not measured). evaluations: one row an evaluation file. scores: one row a metric of
-    one: interface, seed, task, shots, metric, value, stderr, chance, n, path. checks: interface, seed, name, passed,
-    detail, path. store: the data store's manifest. timings: what preparing a shard took (TIMING), by its name. finals:
-    final.json by (interface, seed). files: SHA-256 by path relative to `root`. A table without a file behind it is
-    empty.
+    one: interface, seed, task, shots, metric, value, stderr, chance, n, path. documents: scores by document, by
+    (interface, seed, task, shots). checks: interface, seed, name, passed, detail, path. store: the data store's
+    manifest. timings: what preparing a shard took (TIMING), by its name. finals: final.json by (interface, seed).
+    files: SHA-256 by path relative to `root`. A table without a file behind it is empty.
     """
 
     settings: Config
@@ -89,6 +100,7 @@ class Results:
     curves: pd.DataFrame
     evaluations: pd.DataFrame
     scores: pd.DataFrame
+    documents: dict[tuple[str, int, str, int], Evaluation]
     checks: pd.DataFrame
     finals: dict[tuple[str, int], dict[str, Any]]
     files: dict[str, str]
@@ -102,32 +114,53 @@ class Results:
         tables = [name for name, interface in self.settings.interfaces.items() if interface.kind == "table"]
         return tables[0] if tables else None
 
+    def evaluation(self, interface: str, seed: int, task: Task) -> Evaluation | None:
+        """Scores by document of one model on one task; None if they are not there."""
+        return self.documents.get((interface, seed, task.name, task.shots))
+
+    @functools.cached_property
+    def _by_score(self) -> dict[tuple[str, int, str, str], pd.DataFrame]:
+        keys = ["task", "shots", "metric", "interface"]
+        return dict(iter(self.scores.groupby(keys, sort=False))) if len(self.scores) else {}
+
+    @functools.cached_property
+    def _labels(self) -> dict[tuple[str, int], str]:
+        found: dict[tuple[str, int], str] = {}
+        for task, shots, label in zip(*(self.evaluations[key] for key in ("task", "shots", "label")), strict=True):
+            found.setdefault((task, shots), label)
+        return found
+
     def score(self, task: Task, metric: str, interface: str) -> pd.DataFrame:
         """The rows of one metric of one interface, a row a seed, in the config's order of seeds."""
-        rows = self.scores
-        return rows[
-            (rows.task == task.name)
-            & (rows.shots == task.shots)
-            & (rows.metric == metric)
-            & (rows.interface == interface)
-        ]
+        return self._by_score.get((task.name, task.shots, metric, interface), self.scores.iloc[:0])
 
     def metrics(self, task: Task) -> list[str]:
         """The metrics that any model has for a task, the one that the paper reports first."""
-        rows = self.scores[(self.scores.task == task.name) & (self.scores.shots == task.shots)]
-        found = list(dict.fromkeys(rows.metric))
+        found = list(dict.fromkeys(key[2] for key in self._by_score if key[:2] == (task.name, task.shots)))
         headline = benchmark(task.name).metric
         return sorted(found, key=lambda metric: metric != headline) or [headline]
 
     def label(self, task: Task) -> str:
         """What to call a task: what its result files say, else the benchmark's name."""
-        rows = self.evaluations[(self.evaluations.task == task.name) & (self.evaluations.shots == task.shots)]
-        name = rows.label.iloc[0] if len(rows) else benchmark_label(task.name, self.settings.evaluate.data)
+        name = self._labels.get((task.name, task.shots)) or benchmark_label(task.name, self.settings.evaluate.data)
         return f"{name}, {task.shots} shots" if task.shots else name
 
     def paper_model(self, interface: str) -> str | None:
         """The paper's model that the config puts beside an interface."""
         return self.settings.interfaces[interface].reference
+
+    def unlike_paper(self) -> list[str]:
+        """What keeps this run from being set against the paper's figures: its `size`, its `budget`; [] if nothing."""
+        train, budget = self.settings.train, paper_count(PAPER_MODEL, "target_tokens", task="training")
+        counts = dict(zip(self.params.interface, self.params.trainable, strict=True))
+        pairs = [
+            (counts.get(interface), paper_count(self.paper_model(interface), "trainable"))
+            for interface in self.settings.interfaces
+            if self.paper_model(interface)
+        ]
+        why = [] if pairs and all(ours is not None and ours == theirs for ours, theirs in pairs) else ["size"]
+        near = budget is not None and train.max_steps * train.tokens_per_step >= PAPER_BUDGET * budget
+        return why if near else [*why, "budget"]
 
     def bins(self) -> list[tuple[int, int, int, int]]:
         """Documents by length: from, below (tokens), kept, too short; from the first to the last bin that has any."""
@@ -167,8 +200,8 @@ class _Reader:
         content = self.bytes(relative)
         return None if content is None else self.parse(content, relative)
 
-    def journal(self, relative: str, final: dict[str, Any] | None) -> list[tuple[int, float, float]]:
-        """(step, loss, held-out loss) of each line; NaN for what was not measured.
+    def journal(self, relative: str, final: dict[str, Any] | None, *, whole: bool) -> list[tuple[int, float, float]]:
+        """(step, loss, held-out loss) of each line, or of those that have a held-out loss; NaN if not measured.
 
         Of a run that has not ended, a last line without its line end is still being written.
         """
@@ -185,6 +218,8 @@ class _Reader:
             lines.append(last)
         points = []
         for number, line in enumerate(lines, start=1):
+            if not whole and b'"val_loss"' not in line:
+                continue
             value = self.parse(line, f"{relative} line {number}")
             try:
                 loss, held_out = value["loss"], value.get("val_loss")
@@ -253,7 +288,7 @@ def run_name(interface: str, seed: int) -> str:
 
 
 def read(settings: Config, root: Path | str, *, with_curves: bool = True) -> Results:
-    """Read results/<name>/; without `with_curves` not the step-by-step losses, which are most of it.
+    """Read results/<name>/; without `with_curves`, of the losses only the steps that have a held-out one.
 
     Raises UserError naming the file if `root` is missing or a file in it is damaged, and the config's key if an
     interface stands for a model that the paper does not have.
@@ -271,12 +306,12 @@ def read(settings: Config, root: Path | str, *, with_curves: bool = True) -> Res
     reader = _Reader(root)
     models = [(interface, seed) for interface in settings.interfaces for seed in settings.seeds]
     finals, store = {}, _read_store(reader)
-    runs, curves, evaluations, scores, checks = [], [], [], [], []
+    runs, curves, evaluations, scores, documents, checks = [], [], [], [], {}, []
     for interface, seed in models:
         _read_run(reader, interface, seed, finals, runs, curves, with_curves=with_curves)
         _read_checks(reader, interface, seed, checks)
         for task in settings.evaluate.tasks:
-            _read_evaluation(reader, interface, seed, task, evaluations, scores)
+            _read_evaluation(reader, interface, seed, task, evaluations, scores, documents)
     return Results(
         settings=settings,
         root=root,
@@ -287,6 +322,7 @@ def read(settings: Config, root: Path | str, *, with_curves: bool = True) -> Res
         curves=pd.concat(curves, ignore_index=True) if curves else _frame([], *_CURVE),
         evaluations=_frame(evaluations, "interface", "seed", "task", "shots", "label", "n", "limit", "path"),
         scores=_frame(scores, "interface", "seed", "task", "shots", "metric", "value", "stderr", "chance", "n", "path"),
+        documents=documents,
         checks=_frame(checks, "interface", "seed", "name", "passed", "detail", "path"),
         finals=finals,
         files=dict(sorted(reader.files.items())),
@@ -406,7 +442,7 @@ def _read_run(
             | {"path": where}
         )
     where = f"runs/{run_name(interface, seed)}/metrics.jsonl"
-    if with_curves and (points := reader.journal(where, final)):
+    if points := reader.journal(where, final, whole=with_curves):
         frame = pd.DataFrame(points, columns=["step", "loss", "val_loss"])
         frame.insert(0, "interface", interface)
         frame.insert(1, "seed", seed)
@@ -432,13 +468,17 @@ def _read_checks(reader: _Reader, interface: str, seed: int, checks: list) -> No
         )
 
 
-def _read_evaluation(reader: _Reader, interface: str, seed: int, task: Task, evaluations: list, scores: list) -> None:
+def _read_evaluation(
+    reader: _Reader, interface: str, seed: int, task: Task, evaluations: list, scores: list, documents: dict
+) -> None:
     where = f"eval/{run_name(interface, seed)}/{task.name}-{task.shots}shot.json"
     content = reader.object(where)
     if content is None:
         return
     reader.same(content, where, interface=interface, seed=seed, task=task.name, shots=task.shots)
     key = {"interface": interface, "seed": seed, "task": task.name, "shots": task.shots}
+    if (by_document := reader.bytes(where.removesuffix(".json") + ".parquet")) is not None:
+        documents[tuple(key.values())] = pairing.parse(content, by_document, str(reader.root / where))
     n = reader.count(content, where, "n")
     details = ("task_version", "limit", "data", "harness", "engine", "wall_s", "truncated", "data_sha256")
     evaluations.append(

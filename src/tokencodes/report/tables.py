@@ -1,7 +1,8 @@
 """Tables of a run from its stored results: what `tokencodes tables` writes to results/<name>/tables/.
 
-accounting (the paper's Table 1), results (its Table 2: ours beside the paper's, each in its own columns), data (in
-total and by shard), lengths (of documents) and training, each as CSV (full precision), Markdown and LaTeX;
+accounting (the paper's Table 1), results (its Table 2: ours beside the paper's, each in its own columns), what
+differences between interfaces are worth (differences, paper, power, losses), training, data (in total and by shard) and
+lengths (of documents), each as CSV (full precision), Markdown and LaTeX;
 results_by_seed.csv with a row a model; summary.txt for a terminal.
 """
 
@@ -13,11 +14,11 @@ from typing import Any
 
 from tokencodes.config import Config, Task
 from tokencodes.files import write_text
-from tokencodes.report import findings, render
+from tokencodes.report import differences, findings, render
 from tokencodes.report.render import GAP, Table
 from tokencodes.report.results import PARAMETERS, Published, Results, paper_count, published, read, run_name
 
-NAMES = ("accounting", "results", "data", "lengths", "training")
+NAMES = ("accounting", "results", "differences", "paper", "power", "losses", "training", "data", "lengths")
 FORMATS: dict[str, Callable[[Table], str]] = {
     "csv": render.to_csv,
     "md": render.to_markdown,
@@ -43,9 +44,13 @@ def all_tables(results: Results) -> dict[str, Table]:
     return {
         "accounting": accounting(results),
         "results": comparison(results),
+        "differences": differences.differences(results),
+        "paper": differences.against_paper(results),
+        "power": differences.power(results),
+        "losses": differences.losses(results),
+        "training": training(results),
         "data": data(results),
         "lengths": lengths(results),
-        "training": training(results),
     }
 
 
@@ -290,10 +295,13 @@ def by_seed(results: Results) -> Table:
     records = []
     for task in results.settings.evaluate.tasks:
         for metric in results.metrics(task):
+            scored = {
+                (interface, row["seed"]): row
+                for interface in results.settings.interfaces
+                for row in results.score(task, metric, interface).to_dict("records")
+            }
             for interface, seed in results.models():
-                rows = results.score(task, metric, interface)
-                rows = rows[rows.seed == seed].to_dict("records")
-                row = rows[0] if rows else {}
+                row = scored.get((interface, seed), {})
                 chance = row.get("chance")
                 records.append(
                     {"task": task.name, "shots": task.shots, "label": results.label(task), "metric": metric}

@@ -1,0 +1,438 @@
+"""What the interfaces differ by: tables of paired differences, of losses, of the paper's figures, and of power.
+
+Each interface is held against the first one with a trainable table, on the same documents, seed by seed. Rules. Shown:
+a corrected p of at most SIGNIFICANCE. On par: two one-sided tests find the difference within MARGIN, which is below the
+least difference to Learned that the paper reports for Binary16 (PIQA, 2.18 points); a large p of the paired test is no
+such evidence. Against the paper: z is the difference by the root of the summed squares of both standard errors and,
+with several seeds, of the seeds' spread, since the paper's is one run; it agrees up to AGREES, and is not comparable if
+size, budget or data are others. Where the paper gives no standard error, an accuracy's is that of its share of our
+documents.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tokencodes.analysis import compare, curves, seeds
+from tokencodes.analysis.compare import Row
+from tokencodes.analysis.curves import Behind
+from tokencodes.analysis.paired import SIGNIFICANCE, documents_needed
+from tokencodes.analysis.pairing import FRACTION
+from tokencodes.config import Task
+from tokencodes.errors import UserError
+from tokencodes.evaluate.references import benchmark
+from tokencodes.report import compare as shown
+from tokencodes.report import render
+from tokencodes.report.render import GAP, Table
+from tokencodes.report.results import Published, Results, is_proportion, published
+
+ON_PAR = ("openbookqa",)  # of which the paper says so
+MARGIN = 0.02  # of an accuracy, on either side
+AGREES = 1.96  # standard errors; beyond, chance alone leads in 5 %
+PAPER_CORPUS = "HuggingFaceTB/smollm-corpus"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One interface against the learned one on one task: seeds that both have; the share of discordant documents."""
+
+    task: Task
+    interface: str
+    metric: str
+    seeds: tuple[int, ...]
+    row: Row
+    discordant: float
+
+
+@functools.lru_cache(maxsize=1)
+def against_learned(results: Results) -> list[Compared]:
+    """Every interface on every task, tasks first; corrected over the tasks of each interface."""
+    learned = results.learned()
+    found: dict[tuple[str, str, int], Compared] = {}
+    for interface in results.settings.interfaces if learned else ():
+        if interface == learned:
+            continue
+        of_interface = [_compared(results, task, interface, learned) for task in results.settings.evaluate.tasks]
+        rows = compare.corrected([each.row for each in of_interface])
+        for each, row in zip(of_interface, rows, strict=True):
+            found[interface, each.task.name, each.task.shots] = Compared(
+                each.task, interface, each.metric, each.seeds, row, each.discordant
+            )
+    return [
+        found[interface, task.name, task.shots]
+        for task in results.settings.evaluate.tasks
+        for interface in results.settings.interfaces
+        if (interface, task.name, task.shots) in found
+    ]
+
+
+def _compared(results: Results, task: Task, interface: str, learned: str) -> Compared:
+    metric = benchmark(task.name).metric
+    both = {
+        seed: (results.evaluation(interface, seed, task), results.evaluation(learned, seed, task))
+        for seed in results.settings.seeds
+    }
+    pairs = {seed: pair for seed, pair in both.items() if None not in pair}
+    gap = Row(task.name, task.shots, results.label(task), metric, "", False, None)
+    if not pairs:
+        return Compared(task, interface, metric, (), gap, math.nan)
+    try:
+        (row,) = compare.evaluations(list(pairs.values()), [metric])
+    except UserError as error:
+        return Compared(task, interface, metric, (), Row(**(vars(gap) | {"missing": str(error)})), math.nan)
+    discordant = math.nan
+    if row.found is not None and row.unit == FRACTION and not row.found.undefined:
+        discordant = float(np.mean([np.mean(a.documents[metric] != b.documents[metric]) for a, b in pairs.values()]))
+    return Compared(task, interface, metric, tuple(pairs), row, discordant)
+
+
+# --------------------------------------------------------------- differences
+
+
+def differences(results: Results) -> Table:
+    """Each interface minus the learned one, by task: the difference, its interval, and what it is worth."""
+    learned, several = results.learned(), len(results.settings.seeds) > 1
+    rows, records, sources, refused = [], [], [], []
+    for each in against_learned(results):
+        found, row = each.row.found, each.row
+        title = f"{results.label(each.task)}, {each.metric}"
+        if row.missing:
+            refused.append(f"{title}, {each.interface}: {row.missing}.")
+        cells = (GAP,) * 7
+        if found is not None:
+            show = shown.shower(row)
+            part = shown.share(found) if several else render.count(found.discordant)
+            whole = len(each.seeds) == len(results.settings.seeds)
+            cells = (
+                render.count(found.n) + ("" if whole else f" [{len(each.seeds)} of {len(results.settings.seeds)}]"),
+                shown.plus(show(found.difference)),
+                shown.interval(row),
+                part,
+                shown.probability(found.p),
+                shown.probability(row.holm),
+                _worth(row),
+            )
+        rows.append((title, each.interface, *cells))
+        records.append(_record(each, learned))
+        sources.append(f"eval/*/{each.task.name}-{each.task.shots}shot.parquet" if each.seeds else "")
+    beside = "Seeds' share" if several else "Discordant"
+    over = (
+        "seed by seed, over seeds and documents" if several else "over documents; one run of each, no spread of seeds"
+    )
+    return Table(
+        name="differences",
+        caption=(
+            f"Paired differences to {learned or 'a learned table'} on the same documents: accuracies in points, others "
+            f"in their unit (less is better); 95 % intervals {over}."
+        ),
+        header=("Benchmark, metric", "Interface", "n", "Difference", "95 % interval", beside, "p", "p, Holm", "Shown"),
+        rows=tuple(rows) or ((GAP,) * 9,),
+        records=tuple(records),
+        notes=tuple(_difference_notes(results, several=several)) + tuple(refused),
+        sources=tuple(sources) or ("",),
+    )
+
+
+def _worth(row: Row) -> str:
+    if row.found is None or math.isnan(row.holm):
+        return "NaN"
+    if row.holm > SIGNIFICANCE:
+        return "no"
+    return "worse" if (row.found.difference > 0) == row.lower else "better"
+
+
+def _difference_notes(results: Results, *, several: bool) -> list[str]:
+    if several:
+        how = (
+            "p: where the interval touches zero. Seeds' share: of the difference's variance, the part that another set "
+            "of seeds would change; the rest is the documents'."
+        )
+    else:
+        how = (
+            "p: McNemar's exact test for accuracies, sign flips of documents for others. Discordant: documents that "
+            "one of the two alone has right."
+        )
+    notes = [f"{how} Holm: corrected over the tasks of an interface; shown if at most {SIGNIFICANCE:.2f}."]
+    notes += [equivalence_sentence(results, each) for each in against_learned(results) if each.task.name in ON_PAR]
+    return notes
+
+
+def equivalence_sentence(results: Results, each: Compared) -> str:
+    """Whether an interface is on par with the learned one on a task, by two one-sided tests."""
+    p = _equivalence(each)
+    start = (
+        f"{results.label(each.task)}, {each.interface} on par with {results.learned()} within {100 * MARGIN:g} points:"
+    )
+    if p is None or math.isnan(p):
+        return f"{start} {GAP}."
+    return f"{start} {'shown' if p <= SIGNIFICANCE else 'not shown'} (two one-sided tests, p {shown.probability(p)})."
+
+
+def _equivalence(each: Compared) -> float | None:
+    found = each.row.found
+    return None if found is None or each.row.unit != FRACTION else seeds.equivalence(found, MARGIN)
+
+
+def _record(each: Compared, learned: str | None) -> dict[str, Any]:
+    found, row = each.row.found, each.row
+    record = {"task": each.task.name, "shots": each.task.shots, "label": row.label, "metric": each.metric}
+    record |= {"interface": each.interface, "against": learned, "seeds": len(each.seeds), "unit": row.unit or None}
+    names = ("n", "a", "b", "difference", "low", "high", "p", "test", "only_a", "only_b", "undefined")
+    record |= {name: getattr(found, name) if found else None for name in names}
+    record |= {"p_holm": row.holm if found else None, "discordant_share": each.discordant if found else None}
+    record |= {name: getattr(found, name) if found else None for name in ("from_seeds", "from_documents")}
+    on_par = each.task.name in ON_PAR
+    record |= {
+        "equivalence_margin": MARGIN if on_par else None,
+        "equivalence_p": _equivalence(each) if on_par else None,
+    }
+    return record | {"missing": row.missing or None}
+
+
+def count_shown(results: Results) -> tuple[int, int]:
+    """How many paired differences have a test, and how many of them are shown."""
+    tested = [each.row for each in against_learned(results) if each.row.found and not math.isnan(each.row.holm)]
+    return len(tested), sum(row.holm <= SIGNIFICANCE for row in tested)
+
+
+# -------------------------------------------------------------------- losses
+
+
+def losses(results: Results) -> Table:
+    """How far each interface ends behind the learned one: in nats, and in tokens to the same loss."""
+    rows, records, sources = [], [], []
+    learned = results.learned()
+    for interface in results.settings.interfaces:
+        found = behind(results, interface)
+        ends = results.runs[results.runs.interface == interface]
+        values = [float(loss) for loss in ends.val_loss]
+        mean = math.fsum(values) / len(values) if values else None
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        interval = GAP
+        if found and not math.isnan(found.low):
+            interval = f"[{', '.join(shown.plus(render.decimal(end, 3)) for end in (found.low, found.high))}]"
+        rows.append(
+            (
+                interface,
+                render.count(len(values)),
+                render.decimal(mean, 3),
+                render.decimal(spread, 3),
+                GAP if found is None else shown.plus(render.decimal(found.gap, 3)),
+                interval,
+                GAP if found is None or math.isnan(found.tokens_ratio) else render.decimal(found.tokens_ratio, 2),
+            )
+        )
+        records.append(
+            {"interface": interface, "seeds": len(values), "val_loss": mean, "seed_sd": spread}
+            | {"against": learned if found else None, "gap": found.gap if found else None}
+            | {name: getattr(found, name) if found else None for name in ("low", "high", "tokens_ratio")}
+        )
+        sources.append("runs/*/metrics.jsonl" if values else "")
+    return Table(
+        name="losses",
+        caption=f"Held-out loss at the end, nats a token, and how far behind {learned or 'a learned table'} it is.",
+        header=(
+            "Interface",
+            "Seeds",
+            "Held-out loss",
+            "SD over seeds",
+            "Behind, nats",
+            "95 % interval",
+            "Tokens, ratio",
+        ),
+        rows=tuple(rows),
+        records=tuple(records),
+        notes=(
+            "Behind: loss minus that of the learned table, mean over the seeds that both have; interval: Student's, "
+            "over seeds. Tokens, ratio: tokens that the interface took to its last loss, by those that "
+            f"{learned or 'the learned table'} took to the same loss (linear between measurements of the mean "
+            f"curve); {GAP} if there is none.",
+        ),
+        sources=tuple(sources),
+    )
+
+
+def behind(results: Results, interface: str) -> Behind | None:
+    """An interface's held-out curve against the learned one's, over the seeds that ended for both; None if none has."""
+    learned = results.learned()
+    if learned is None or interface == learned or not len(results.curves):
+        return None
+    ended = set(results.finals)
+    chosen = [seed for seed in results.settings.seeds if {(interface, seed), (learned, seed)} <= ended]
+    held_out = results.curves[results.curves.val_loss.notna()]
+    grids = {}
+    for name in (interface, learned):
+        rows = held_out[(held_out.interface == name) & held_out.seed.isin(chosen)]
+        grids[name] = rows.pivot(index="step", columns="seed", values="val_loss").dropna()
+    steps = grids[interface].index.intersection(grids[learned].index)
+    if not chosen or not len(steps):
+        return None
+    a, b = (grids[name].loc[steps, chosen].to_numpy().T for name in (interface, learned))
+    return curves.behind(steps.to_numpy() * float(results.settings.train.tokens_per_step), a, b)
+
+
+# ----------------------------------------------------------------- the paper
+
+
+def against_paper(results: Results) -> Table:
+    """Ours beside the paper's: difference, z, and a word by the stated rule."""
+    rows, records, sources = [], [], []
+    for task in results.settings.evaluate.tasks:
+        for metric in results.metrics(task):
+            for interface in results.settings.interfaces:
+                model = results.paper_model(interface)
+                if model is None or not any(key[:3] == (task.name, metric, task.shots) for key in published()):
+                    continue
+                figure = published().get((task.name, metric, task.shots, model))
+                record = _held_against(results, task, metric, interface, figure)
+                digits = 1 if record["n"] is None or record["n"] < shown.MANY_DOCUMENTS else 2
+                value, off, z = (
+                    "" if record[key] is None else render.decimal(record[key], places)
+                    for key, places in (("value", digits), ("difference", digits), ("z", 1))
+                )
+                printed = "" if figure is None else figure.text
+                if figure is not None and figure.stderr is not None:
+                    printed += f" ± {figure.stderr:.2f}"
+                title = f"{results.label(task)}, {metric}"
+                rows.append(
+                    (title, interface, value or GAP, printed, off and shown.plus(off), z, record["verdict"] or "")
+                )
+                records.append(record)
+                sources.append(f"eval/*/{task.name}-{task.shots}shot.json" if record["n"] else "")
+    return Table(
+        name="paper",
+        caption="Against the paper: ours, published, difference, z and verdict; accuracies in percent.",
+        header=("Benchmark, metric", "Interface", "Ours", "Published", "Difference", "z", "Verdict"),
+        rows=tuple(rows) or ((GAP,) * 7,),
+        records=tuple(records),
+        notes=(
+            f"Agrees: |z| is at most {AGREES}; not comparable: another size, budget or data than the paper's, named. z "
+            "counts both standard errors and, with several seeds, their spread, since the paper has one run; where the "
+            "paper gives no standard error it is that of its share of our documents. What it does not give is empty.",
+        ),
+        sources=tuple(sources) or ("",),
+    )
+
+
+def _held_against(
+    results: Results, task: Task, metric: str, interface: str, figure: Published | None
+) -> dict[str, Any]:
+    scores = results.score(task, metric, interface)
+    percent = 100.0 if is_proportion(metric) else 1.0
+    values = [percent * float(value) for value in scores.value]
+    record: dict[str, Any] = {"task": task.name, "shots": task.shots, "metric": metric, "interface": interface}
+    record |= {"paper: model": results.paper_model(interface), "seeds": len(values)}
+    record |= dict.fromkeys(("value", "stderr", "seed_sd", "n"))
+    record |= {"paper: value": figure and figure.value, "paper: stderr": figure and figure.stderr}
+    record |= {"difference": None, "z": None}
+    record |= {"verdict": None, "files": ", ".join(scores.path) or None}
+    if not values:
+        return record
+    n = int(scores.n.iloc[0])
+    mean = math.fsum(values) / len(values)
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    stderr = percent * float(scores.stderr.iloc[0])
+    record |= {"value": mean, "stderr": stderr, "seed_sd": sd, "n": n}
+    if figure is None:
+        return record
+    record |= {"difference": mean - figure.value}
+    others = obstacles(results, task)
+    if others:
+        return record | {"verdict": f"not comparable: {', '.join(others)}"}
+    theirs = figure.stderr
+    if theirs is None and figure.unit == "percent" and n > 1:
+        theirs = math.sqrt(figure.value * (100 - figure.value) / (n - 1))
+    if theirs is None or math.isnan(stderr) or math.isnan(mean):
+        return record | {"verdict": "not tested: no standard error"}
+    seeds_part = 0.0 if sd is None else sd * math.sqrt(1 + 1 / len(values))
+    z = (mean - figure.value) / math.hypot(stderr, theirs, seeds_part)
+    return record | {"z": z, "verdict": "agrees" if abs(z) <= AGREES else "differs"}
+
+
+def obstacles(results: Results, task: Task) -> list[str]:
+    """Why a score may not be set against the paper's figure: `size`, `budget`, `data`; [] if it may."""
+    why = results.unlike_paper()
+    settings = results.settings
+    same_corpus = settings.data.source.kind == "hub" and settings.data.source.repo == PAPER_CORPUS
+    whole = task.limit is None and results.label(task) == benchmark(task.name).name
+    return why + ([] if same_corpus and whole else ["data"])
+
+
+# --------------------------------------------------------------------- power
+
+
+def power(results: Results) -> Table:
+    """What finds a difference of the paper's size: documents with one seed, seeds with these documents."""
+    rows, records = [], []
+    for each in against_learned(results):
+        gap = _papers_gap(results, each)
+        if gap is None or each.row.unit not in (FRACTION, ""):
+            continue
+        found = each.row.found
+        n = found.n if found else None
+        documents = None
+        if not math.isnan(each.discordant):
+            documents = documents_needed(each.discordant, gap / 100) if gap else None
+        needed = seeds.seeds_needed(found, gap / 100) if found else None
+        measured = found is not None and not math.isnan(found.from_seeds)
+        rows.append(
+            (
+                f"{results.label(each.task)}, {each.metric}",
+                each.interface,
+                shown.plus(render.decimal(gap, 2)),
+                render.count(n),
+                GAP if math.isnan(each.discordant) else f"{render.decimal(100 * each.discordant, 1)} %",
+                render.count(documents),
+                render.count(needed) if needed or not measured else "none",
+            )
+        )
+        records.append(
+            {"task": each.task.name, "shots": each.task.shots, "metric": each.metric, "interface": each.interface}
+            | {"paper: difference": gap, "n": n, "discordant_share": each.discordant, "documents_needed": documents}
+            | {"seeds_needed": needed}
+        )
+    return Table(
+        name="power",
+        caption="Power: what it takes to find a difference of the paper's size, at 5 % with 80 % power.",
+        header=(
+            *("Benchmark, metric", "Interface", "Paper's difference", "Documents here", "Discordant"),
+            *("Documents needed", "Seeds needed"),
+        ),
+        rows=tuple(rows) or ((GAP,) * 7,),
+        records=tuple(records),
+        notes=(
+            "Documents needed: by McNemar's test of one pair of runs, with the share of discordant documents seen "
+            "here; it says nothing of other seeds. Seeds needed: with the documents scored and the variances seen "
+            f"here; none: the documents alone hide it. {GAP}: not known from this run.",
+        ),
+    )
+
+
+def _papers_gap(results: Results, each: Compared) -> float | None:
+    """The paper's difference between two of its models, in points; None if it does not give both, or only about."""
+    learned = results.learned()
+    models = [results.paper_model(name) if name else None for name in (each.interface, learned)]
+    figures = [published().get((each.task.name, each.metric, each.task.shots, model or "")) for model in models]
+    if any(figure is None or figure.unit != "percent" or figure.text.startswith("≈") for figure in figures):
+        return None
+    return figures[0].value - figures[1].value
+
+
+def sentence(results: Results) -> str:
+    """What the paired differences of all interfaces come to, in one clause; nothing if there is none."""
+    tested, beyond = count_shown(results)
+    if not tested:
+        return ""
+    return (
+        f"Paired with {results.learned()} on the same documents, {beyond} of {tested} differences are beyond chance "
+        "after Holm's correction."
+    )
+
+
+def tables(results: Results) -> Sequence[Table]:
+    """All of them."""
+    return differences(results), losses(results), against_paper(results), power(results)

@@ -1,0 +1,194 @@
+"""Tables of differences against the documents, curves and figures that they are made from."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import simulate
+
+from tokencodes import config
+from tokencodes.analysis import paired, seeds
+from tokencodes.evaluate.run import _write_documents
+from tokencodes.files import write_json
+from tokencodes.report import differences, findings
+from tokencodes.report.results import read
+
+
+def table_rows(table, **wanted):
+    """The records of a table that have these values."""
+    return [r for r in table.records if all(r[key] == value for key, value in wanted.items())]
+
+
+def documents(folder, interface, seed, task, metric):
+    return pq.read_table(folder / f"eval/{interface}-s{seed}/{task}-0shot.parquet")[metric].to_numpy()
+
+
+def test_one_seed_is_bootstrap_and_mcnemar_over_documents(settings, folder):
+    table = differences.differences(read(settings, folder, with_curves=False))
+    (row,) = table_rows(table, task="piqa", interface="gf2")
+    expected = paired.difference(*(documents(folder, name, 0, "piqa", "acc") for name in ("gf2", "learned")))
+    for key in ("a", "b", "difference", "low", "high", "p", "only_a", "only_b", "n"):
+        assert row[key] == getattr(expected, key)
+    p = [row["p"] for row in table_rows(table, interface="gf2")]
+    assert [row["p_holm"] for row in table_rows(table, interface="gf2")] == pytest.approx(list(paired.holm(p)))
+    assert len(p) == len(settings.evaluate.tasks)
+    assert not table_rows(table, interface="learned")
+
+
+def test_several_seeds_count_beside_documents_and_a_seed_that_one_lacks_is_left_out(three_seeds, tmp_path):
+    folder = simulate.results(three_seeds, tmp_path / "run")
+    (folder / "eval/learned-s1/piqa-0shot.json").unlink()
+    results = read(three_seeds, folder, with_curves=False)
+    (row,) = table_rows(differences.differences(results), task="winogrande", interface="gf2")
+    a, b = (
+        np.stack([documents(folder, name, seed, "winogrande", "acc") for seed in (0, 1, 2)])
+        for name in ("gf2", "learned")
+    )
+    expected = seeds.over_seeds(a, b)
+    for key in ("difference", "low", "high", "p", "from_seeds", "from_documents"):
+        assert row[key] == getattr(expected, key)
+    (row,) = table_rows(differences.differences(results), task="piqa", interface="gf2")
+    assert row["seeds"] == 2
+    cells = next(row for row in differences.differences(results).rows if row[:2] == ("PIQA, acc", "gf2"))
+    assert cells[2] == "100 [2 of 3]"
+
+
+def test_gaps_nan_and_refusals_are_seen(settings, folder):
+    (folder / "eval/gf2-s0/piqa-0shot.parquet").unlink()
+    path = folder / "eval/binary12-s0/winogrande-0shot.json"
+    write_json(path, json.loads(path.read_text()) | {"task_version": 2.0})
+    table = differences.differences(read(settings, folder, with_curves=False))
+    cells = {row[:2]: row[2:] for row in table.rows}
+    assert set(cells["PIQA, acc", "gf2"]) == {"–"}
+    assert set(cells["WinoGrande, acc", "binary12"]) == {"–"}
+    assert any("the task version is 2.0 there and 1.0 here" in note for note in table.notes)
+    assert cells["LAMBADA (white space collapsed), acc", "gf2"][2] == "NaN"
+    (row,) = table_rows(table, task="piqa", interface="gf2")
+    assert row["difference"] is row["p"] is None
+
+
+@pytest.mark.parametrize("gap", [0, 30])
+def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings, folder, gap):
+    """Every document right against `gap` of 100 wrong; a likelihood that is less by a nat a document."""
+    for interface in ("learned", "gf2"):
+        worse = interface == "gf2"
+        for task, columns in (
+            ("piqa", {"acc": [float(n >= gap * worse) for n in range(100)]}),
+            (
+                "corpus_validation",
+                {"loglikelihood": [-500.0 - n - worse * gap for n in range(12)], "bytes": [400.0] * 12},
+            ),
+        ):
+            stem = folder / f"eval/{interface}-s0/{task}-0shot"
+            n = len(next(iter(columns.values())))
+            ids = {"doc_id": list(range(n)), "doc_sha256": [str(i) for i in range(n)]}
+            _write_documents(stem.with_suffix(".parquet"), ids | columns)
+    cells = {row[:2]: row for row in differences.differences(read(settings, folder, with_curves=False)).rows}
+    said = "worse" if gap else "no"
+    assert cells["PIQA, acc", "gf2"][-1] == said
+    assert cells["Corpus, held-out documents, bits_per_byte", "gf2"][-1] == said
+
+
+def test_on_par_is_two_one_sided_tests_and_not_a_large_p(settings, tmp_path):
+    value = settings.model_dump(mode="json")
+    value["evaluate"]["tasks"] = [{"name": "openbookqa", "shots": 0, "limit": None}]
+    chosen = config.parse(config.Config, value, "openbookqa")
+    folder = simulate.results(chosen, tmp_path / "run")
+    table = differences.differences(read(chosen, folder, with_curves=False))
+    (row,) = table_rows(table, task="openbookqa", interface="gf2")
+    gap = documents(folder, "gf2", 0, "openbookqa", "acc_norm") - documents(
+        folder, "learned", 0, "openbookqa", "acc_norm"
+    )
+    assert row["equivalence_p"] == pytest.approx(
+        seeds.equivalence(paired.difference(gap + 0.0, 0 * gap), 0.02), rel=0.01
+    )
+    words = "shown" if row["equivalence_p"] <= 0.05 else "not shown"
+    assert any(f"gf2 on par with learned within 2 points: {words}" in note for note in table.notes)
+
+
+def test_losses_are_those_of_the_curves(three_seeds, tmp_path):
+    folder = simulate.results(three_seeds, tmp_path / "run")
+    table = differences.losses(read(three_seeds, folder, with_curves=False))
+    whole = differences.losses(read(three_seeds, folder))
+    assert whole.records == table.records, "training losses change nothing"
+    ends = {
+        name: [json.loads((folder / f"runs/{name}-s{seed}/final.json").read_text())["val_loss"] for seed in (0, 1, 2)]
+        for name in ("learned", "gf2")
+    }
+    (row,) = table_rows(table, interface="gf2")
+    assert row["gap"] == pytest.approx(np.mean(ends["gf2"]) - np.mean(ends["learned"]))
+    assert row["seed_sd"] == pytest.approx(np.std(ends["gf2"], ddof=1))
+    assert row["low"] < row["gap"] < row["high"]
+    assert row["tokens_ratio"] > 1
+    (row,) = table_rows(table, interface="learned")
+    assert row["gap"] is None
+    assert (
+        f"gf2 is {np.mean(ends['gf2']) - np.mean(ends['learned']):.2f} nats behind"
+        in findings.sentences(read(three_seeds, folder))[1]
+    )
+
+
+@pytest.fixture
+def paper_run(settings, tmp_path):
+    """A run of the paper's size, corpus and budget that has its accounting and one score."""
+    value = simulate.paper_size(settings).model_dump(mode="json")
+    value["data"]["source"] = {
+        "kind": "hub",
+        "repo": "HuggingFaceTB/smollm-corpus",
+        "pattern": "{shard}",
+        "n_shards": 2,
+    }
+    value["evaluate"] |= {"data": "hub"}
+
+    def make(score, stderr=0.005, **changes):
+        chosen = config.parse(config.Config, value | changes, "paper")
+        write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(chosen)})
+        task = next(task for task in chosen.evaluate.tasks if task.name == "hellaswag")
+        columns = simulate.documents(task, np.random.default_rng(0), 0, 50)
+        for seed, shift in zip(chosen.seeds, (0.0, -0.001, 0.001), strict=False):
+            result = simulate.evaluation("binary16", seed, task, columns)
+            result["metrics"]["acc_norm"] |= {"value": score + shift, "stderr": stderr}
+            write_json(tmp_path / f"eval/binary16-s{seed}/hellaswag-0shot.json", result)
+        results = read(chosen, tmp_path, with_curves=False)
+        rows = table_rows(differences.against_paper(results), task="hellaswag", metric="acc_norm")
+        return {row["interface"]: row for row in rows}
+
+    return make
+
+
+def test_z_and_verdict_by_hand(paper_run):
+    """Published 52.40 +- 0.50; ours +- 0.50: their root of squares is 0.7071."""
+    row = paper_run(0.535)["binary16"]
+    assert row["difference"] == pytest.approx(1.1) and row["z"] == pytest.approx(1.1 / 0.5**0.5)
+    assert row["verdict"] == "agrees"
+    assert paper_run(0.54)["binary16"]["verdict"] == "differs"
+    row = paper_run(0.54, seeds=[0, 1, 2])["binary16"]
+    assert row["seed_sd"] == pytest.approx(0.1)
+    assert row["z"] == pytest.approx(1.6 / math.hypot(0.5, 0.5, 0.1 * math.sqrt(4 / 3)))
+
+
+def test_what_is_not_there_is_empty(paper_run):
+    row = paper_run(0.54)["gf2"]
+    assert (row["value"], row["difference"], row["z"], row["verdict"]) == (None,) * 4
+    assert row["paper: value"] == 51.44
+
+
+def test_other_sizes_budgets_and_data_are_named(paper_run, settings, folder):
+    assert paper_run(0.5, stderr=None)["binary16"]["verdict"] == "not tested: no standard error"
+    table = differences.against_paper(read(settings, folder, with_curves=False))
+    assert {row["verdict"] for row in table.records} == {"not comparable: size, budget, data"}
+    assert all(row["z"] is None for row in table.records)
+    rows = differences.against_paper(read(simulate.controls(settings), folder, with_curves=False)).rows
+    (row,) = (row for row in rows if row[0].startswith("OpenBookQA") and row[1] == "gf2")
+    assert row[3:] == ("", "", "", ""), "the paper does not give OpenBookQA of GF2"
+
+
+def test_power_is_that_of_the_papers_difference(settings, folder):
+    table = differences.power(read(settings, folder, with_curves=False))
+    (row,) = table_rows(table, task="piqa", interface="gf2")
+    a, b = (documents(folder, name, 0, "piqa", "acc") for name in ("gf2", "learned"))
+    assert row["paper: difference"] == pytest.approx(71.16 - 72.69)
+    assert row["documents_needed"] == paired.documents_needed(float(np.mean(a != b)), (71.16 - 72.69) / 100)
+    assert row["seeds_needed"] is None, "one seed does not show what another would change"
