@@ -9,7 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -144,7 +146,10 @@ def test_activation_checkpointing_changes_no_bit(tiny):
     assert loss == expected_loss and all(torch.equal(a, b) for a, b in zip(grads, expected, strict=True))
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler: apt-get install g++")
+@pytest.mark.skipif(
+    not (shutil.which("g++") and Path(sysconfig.get_path("include"), "Python.h").exists()),
+    reason="torch.compile needs a C++ compiler and Python's headers: apt-get install g++ python3-dev",
+)
 def test_compiled_training_follows_eager_and_resumes_to_the_bit(tiny, straight, tmp_path, monkeypatch):
     run = tiny.config(train={"compile": True}).run("gf2", 0)
     loop.train(run, tiny.store, tmp_path / "whole")
@@ -165,7 +170,10 @@ def test_without_a_compiler_compile_is_refused_in_one_line(tiny, tmp_path):
     env = {**ENV, "CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "train.compile: true, but nothing here compiles" in done.stderr and "apt-get install g++" in done.stderr
+    assert (
+        "train.compile: true, but nothing here compiles" in done.stderr
+        and "apt-get install g++ python3-dev" in done.stderr
+    )
 
 
 def test_the_gradient_is_that_of_the_mean_token_loss(tiny):

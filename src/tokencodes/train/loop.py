@@ -30,7 +30,8 @@ from tokencodes.train import checkpoint, distributed, metrics, optim
 SAVE_MARGIN = 1.5  # a time budget leaves room for one step and one save that take this many times the longest so far
 
 
-NO_COMPILER = ("InvalidCxxCompiler", "TritonMissing")  # what torch.compile names its two complaints about tools
+# What torch.compile's complaints about missing tools have in them
+NO_COMPILER = ("InvalidCxxCompiler", "TritonMissing", "Python.h: No such file")
 
 
 class SummedLoss(nn.Module):
@@ -147,7 +148,8 @@ class Trainer:
             if any(name in str(error) for name in NO_COMPILER):
                 raise UserError(
                     f"train.compile: true, but nothing here compiles ({one_line(error)[:120]}); install a C++ compiler "
-                    "(on Debian: apt-get install g++) and, for a GPU, triton; name it by CXX; or set compile: false"
+                    "and Python's headers (on Debian: apt-get install g++ python3-dev) and, for a GPU, triton; name the "
+                    "compiler by CXX; or set compile: false"
                 ) from error
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
