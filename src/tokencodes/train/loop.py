@@ -148,8 +148,8 @@ class Trainer:
             if any(name in str(error) for name in NO_COMPILER):
                 raise UserError(
                     f"train.compile: true, but nothing here compiles ({one_line(error)[:120]}); install a C++ compiler "
-                    "and Python's headers (on Debian: apt-get install g++ python3-dev) and, for a GPU, triton; name the "
-                    "compiler by CXX; or set compile: false"
+                    "and Python's headers (on Debian: apt-get install g++ python3-dev) and, for a GPU, triton; name "
+                    "the compiler by CXX; or set compile: false"
                 ) from error
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
