@@ -78,7 +78,7 @@ def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings,
             ("piqa", {"acc": [float(n >= gap * worse) for n in range(100)]}),
             (
                 "corpus_validation",
-                {"loglikelihood": [-500.0 - n - worse * gap for n in range(12)], "bytes": [400.0] * 12},
+                {"loglikelihood": [-500.0 - n - worse * gap for n in range(100)], "bytes": [400.0] * 100},
             ),
         ):
             stem = folder / f"eval/{interface}-s0/{task}-0shot"
