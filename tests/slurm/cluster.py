@@ -1,11 +1,12 @@
 """A Slurm of one node on this machine, for tests: munged, slurmctld and slurmd on loopback, without systemd.
 
-    python tests/slurm/cluster.py install | up | down
+    python tests/slurm/cluster.py install | up | account | down
 
 Debian's packages slurm-wlm and munge, as root. The node claims more CPUs and memory than the machine has, and GPUs
-that are copies of /dev/null, so that real submissions can be scheduled. No accounting database, no cgroups. Partitions:
-`main`, and `low`, whose jobs are requeued when `high` wants their place. All that it makes is in one folder; `down`
-stops the daemons by the process ids that they wrote, and puts back a configuration that was there before.
+that are copies of /dev/null, so that real submissions can be scheduled. No cgroups; no accounting, until `account` adds
+it (slurmdbd and mariadb-server). Partitions: `main`, and `low`, whose jobs are requeued when `high` wants their place.
+All that it makes is in one folder; `down` stops the daemons by the process ids that they wrote, and puts back a
+configuration that was there before.
 """
 
 import argparse
@@ -23,8 +24,11 @@ from pathlib import Path
 
 ROOT = Path("/tmp/tokencodes-slurm")
 SYSTEM = Path("/etc/slurm")  # jobs look here: the executor plugin takes SLURM_CONF out of their environment
-PACKAGES = ("slurm-wlm", "munge")
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
+# Package -> a program of it.
+PACKAGES = {"slurm-wlm": "slurmctld", "munge": "munged"}
+ACCOUNTING = {"slurmdbd": "slurmdbd", "mariadb-server": "mariadbd"}
+CLUSTER, ACCOUNT = "tokencodes", "trial"
+PORT = 13306  # of the database, on loopback
 CPUS, MEM_MB, GPUS = 32, 512_000, 8
 # Seconds. On a machine with much else to do, whatever has to answer or to save within one of them must be able to.
 KILL_WAIT, GRACE = 30, 120  # from SIGTERM to SIGKILL: of a job that is cancelled, as by default; of one preempted
@@ -35,7 +39,7 @@ PATIENCE = 120  # for a daemon to come or go
 NULL = os.makedev(1, 3)
 
 CONFIG = """\
-ClusterName=tokencodes
+ClusterName={cluster}
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
@@ -53,7 +57,7 @@ TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+{accounting}
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -74,12 +78,35 @@ PartitionName=high Nodes={host} MaxTime=INFINITE State=UP PriorityTier=10 Preemp
 """
 
 
-def install() -> None:
+WITHOUT = "AccountingStorageType=accounting_storage/none"
+# Who has no account may not submit.
+WITH = f"""\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePass={ROOT}/munge.socket
+AccountingStorageEnforce=associations"""
+DATABASE_DAEMON = """\
+AuthType=auth/munge
+AuthInfo=socket={root}/munge.socket
+DbdHost={host}
+DbdAddr=127.0.0.1
+SlurmUser=root
+PidFile={root}/slurmdbd.pid
+LogFile={root}/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={port}
+StorageUser=slurm
+StoragePass={password}
+"""
+
+
+def install(packages: dict[str, str] = PACKAGES) -> None:
     """Debian's packages, without the daemons that their scripts would start."""
-    if all(map(shutil.which, PROGRAMS)):
+    if all(map(shutil.which, packages.values())):
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise SystemExit(f"cluster: needs {', '.join(PACKAGES)}, and root on Debian to install them")
+        raise SystemExit(f"cluster: needs {', '.join(packages)}, and root on Debian to install them")
     policy = Path("/usr/sbin/policy-rc.d")
     made = not policy.exists()
     if made:
@@ -87,7 +114,7 @@ def install() -> None:
         policy.chmod(0o755)
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        for command in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
+        for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
             done = subprocess.run(["apt-get", "-qq", *command], env=quiet, capture_output=True, text=True, check=False)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["no word"])[-1]
@@ -108,7 +135,7 @@ def host() -> str:
     return name
 
 
-def configure() -> str:
+def configure(accounting: str = WITHOUT) -> str:
     """Write the cluster's files and make its configuration the system's; returns the node's name."""
     name = host()
     for folder in (ROOT, ROOT / "state", ROOT / "spool", SYSTEM):
@@ -122,19 +149,25 @@ def configure() -> str:
     sizes = {"cpus": CPUS, "mem_mb": MEM_MB, "gpus": GPUS}
     times = {"kill_wait": KILL_WAIT, "grace": GRACE, "credential": CREDENTIAL}
     times |= {"node_timeout": NODE_TIMEOUT, "message": MESSAGE}
-    (ROOT / "slurm.conf").write_text(CONFIG.format(host=name, root=ROOT, **sizes, **times))
+    values = {"cluster": CLUSTER, "host": name, "root": ROOT, "accounting": accounting}
+    (ROOT / "slurm.conf").write_text(CONFIG.format(**values, **sizes, **times))
     key = ROOT / "munge.key"
     if not key.exists():
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(1024))
     for file in ("slurm.conf", "gres.conf"):
-        place, ours = SYSTEM / file, ROOT / file
-        if place.is_symlink() and place.readlink() == ours:
-            continue
-        if place.exists() or place.is_symlink():
-            place.rename(SYSTEM / f"{file}.before-tokencodes")
-        place.symlink_to(ours)
+        make_the_systems(file)
     return name
+
+
+def make_the_systems(file: str) -> None:
+    """Let the system's configuration be ours; what was there before is kept."""
+    place, ours = SYSTEM / file, ROOT / file
+    if place.is_symlink() and place.readlink() == ours:
+        return
+    if place.exists() or place.is_symlink():
+        place.rename(SYSTEM / f"{file}.before-tokencodes")
+    place.symlink_to(ours)
 
 
 def running(daemon: str) -> int | None:
@@ -181,6 +214,52 @@ def up() -> None:
     start_node(name)
 
 
+def account() -> None:
+    """Restart the controller with accounting, and one account for root; needs a cluster that is up."""
+    install(ACCOUNTING)
+    data = ROOT / "database"
+    quiet = {"check": True, "stdout": subprocess.DEVNULL}
+    if not data.exists():
+        subprocess.run(["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}"], **quiet)
+    password = secrets.token_hex()
+    (ROOT / "init.sql").write_text(
+        f"CREATE OR REPLACE USER slurm@'127.0.0.1' IDENTIFIED BY '{password}';\n"
+        "GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1';\n"
+    )
+    if not running("mariadbd"):
+        files = {"datadir": "database", "socket": "mariadb.socket", "pid-file": "mariadbd.pid", "init-file": "init.sql"}
+        options = [*(f"--{option}={ROOT / file}" for option, file in files.items()), f"--port={PORT}"]
+        command = [
+            "mariadbd",
+            "--no-defaults",
+            "--user=root",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            *options,
+        ]
+        with open(ROOT / "mariadbd.log", "w") as log:
+            subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        wait(lambda: running("mariadbd"), "mariadbd")
+    daemon = ROOT / "slurmdbd.conf"
+    daemon.touch(mode=0o600)
+    daemon.write_text(DATABASE_DAEMON.format(root=ROOT, host=host(), port=PORT, password=password))
+    make_the_systems("slurmdbd.conf")
+    start("slurmdbd")
+    configure(WITH)
+    wait(lambda: sacctmgr("show", "cluster"), "slurmdbd's answer")
+    sacctmgr("add", "cluster", CLUSTER)
+    sacctmgr("add", "account", ACCOUNT, f"Cluster={CLUSTER}")
+    sacctmgr("add", "user", "root", f"Account={ACCOUNT}", f"Cluster={CLUSTER}")
+    stop("slurmctld")
+    start("slurmctld")
+    wait(lambda: states() in ("idle", "mix", "alloc"), "the node")
+
+
+def sacctmgr(*arguments: str) -> bool:
+    """Whether slurmdbd has done it, or had before."""
+    return not subprocess.run(["sacctmgr", "-i", *arguments], capture_output=True).returncode
+
+
 def start_node(name: str | None = None) -> None:
     """Start the node's daemon, and wait until jobs may come."""
     start("slurmd", "-N", name or host())
@@ -204,12 +283,12 @@ def down() -> None:
             )
         except SystemExit as problem:
             print(problem, file=sys.stderr)
-    for daemon in ("slurmd", "slurmctld", "munged"):
+    for daemon in ("slurmd", "slurmctld", "slurmdbd", "mariadbd", "munged"):
         try:
             stop(daemon)
         except SystemExit:
             stop(daemon, signal.SIGKILL)
-    for file in ("slurm.conf", "gres.conf"):
+    for file in ("slurm.conf", "gres.conf", "slurmdbd.conf"):
         place, before = SYSTEM / file, SYSTEM / f"{file}.before-tokencodes"
         if place.is_symlink() and place.readlink() == ROOT / file:
             place.unlink()
@@ -220,5 +299,5 @@ def down() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["install", "up", "down"])
-    {"install": install, "up": up, "down": down}[parser.parse_args().what]()
+    parser.add_argument("what", choices=["install", "up", "account", "down"])
+    {"install": install, "up": up, "account": account, "down": down}[parser.parse_args().what]()

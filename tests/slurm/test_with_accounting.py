@@ -1,0 +1,45 @@
+"""A cluster with accounting: jobs on an account, and sacct, not squeue, says how they ended."""
+
+import cluster
+import pytest
+
+from conftest import QUICK, slurm
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+@pytest.fixture(scope="module")
+def accounting():
+    """The cluster with slurmdbd; from then on who has no account may not submit."""
+    try:
+        cluster.install(cluster.ACCOUNTING)
+    except SystemExit as problem:
+        pytest.skip(f"!!! no test of accounting: {problem}")
+    cluster.account()
+
+
+def test_sacct_says_how_jobs_ended(staged, accounting):
+    staged.edit("slurm/config.yaml", "# slurm_account: my_account", f"slurm_account: {cluster.ACCOUNT}")
+    staged.edit("slurm/config.yaml", "slurm-status-command: squeue", "slurm-status-command: sacct")
+    staged.put_first("sacct", '#!/bin/sh\necho "$@" >> sacct.log\nexec /usr/bin/sacct "$@"\n')
+    staged.put_first("squeue", "#!/bin/sh\necho asked >> squeue.log\nexit 1\n")
+    failing, stopping = "train binary9-s0", "validate learned-s0"
+    said = staged.snakemake(
+        *(*QUICK, "--retries", "1"),
+        code=1,
+        profile="slurm",
+        env={"STAND_IN_FAILS": failing, "STAND_IN_STOPS": stopping},
+    )
+    calls = staged.calls()
+    assert calls.count(failing) == 1 and calls.count(stopping) == 2
+    assert "failed: train binary9 0: error: train binary9-s0 fails" in said
+    assert "failed: validate learned 0: interrupted 2 times in a row" in said
+    assert "export learned-s0" in calls and "evaluate learned-s0 corpus_validation" in calls
+    assert "--format=JobIdRaw,State" in (staged.folder / "sacct.log").read_text()
+    assert not (staged.folder / "squeue.log").exists()
+
+    jobs = [line for line in slurm("scontrol", "show", "job", "--oneliner").splitlines() if str(staged.folder) in line]
+    assert jobs and all(f" Account={cluster.ACCOUNT} " in job for job in jobs)
+    (training,) = (job for job in jobs if "Comment=rule_train_wildcards_binary9_0" in job)
+    number = training.split()[0].removeprefix("JobId=")
+    assert slurm("sacct", "-X", "--noheader", "--format=State", f"--jobs={number}").split() == ["FAILED"]
