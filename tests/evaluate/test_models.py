@@ -85,7 +85,7 @@ def test_it_scores_as_in_hflm_on_each_task(
     model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
     requests = []
-    for name in benchmarks.PACKAGED:
+    for name in sorted(set(benchmarks.PACKAGED) - {"mmlu_continuation"}):
         loaded = tasks.load(name, 0, benchmarks.open_data(configure(name), name, packaged), tmp_path / name)
         for task in list(loaded["tasks"].values())[:3]:
             task.build_all_requests(limit=1)
@@ -182,9 +182,7 @@ def test_a_published_checkpoint_is_imported_and_validated_like_ours(server: Hub,
         checks.validate(out, None, tiny.store, tmp_path / "validation.json", config.load(path))
     code, said = bring(server, path, tmp_path / "models/without")
     assert code == 2 and "give --tokenizer" in said
-    with pytest.raises(
-        UserError, match=r"references\.other\.interface: 'gf3' .*; did you mean 'gf2'"
-    ):
+    with pytest.raises(UserError, match=r"references\.other\.interface: 'gf3' .*; did you mean 'gf2'"):
         config.parse(config.Config, tiny.value | {"references": {"other": spec | {"interface": "gf3"}}}, "x.yaml")
 
 

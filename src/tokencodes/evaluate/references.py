@@ -19,6 +19,7 @@ class Benchmark:
     metric: str
     shots: tuple[int, ...] = (0,)
     letters: bool = False  # the model is asked for a letter, not for the answer's text: small models stay at chance
+    papers: bool = True  # whether the paper has it
 
 
 BENCHMARKS = {
@@ -34,7 +35,9 @@ BENCHMARKS = {
         Benchmark("wikitext", "WikiText", "word_perplexity"),
         Benchmark("commonsense_qa", "CommonsenseQA", "acc", letters=True),
         Benchmark("mmlu", "MMLU", "acc", shots=(0, 5), letters=True),
-        Benchmark(CORPUS_TASK, "Corpus, held-out documents", "bits_per_byte"),
+        Benchmark("commonsense_qa_cloze", "CommonsenseQA, cloze (not the paper's)", "acc_norm", papers=False),
+        Benchmark("mmlu_continuation", "MMLU, cloze (not the paper's)", "acc", papers=False),
+        Benchmark(CORPUS_TASK, "Corpus, held-out documents", "bits_per_byte", papers=False),
     )
 }
 
@@ -52,6 +55,18 @@ def label(task: str, data: str) -> str:
     name = benchmark(task).name
     note = PACKAGED_NOTE.get(task) if data == "pypi" else None
     return f"{name} ({note})" if note else name
+
+
+def letters_note(tasks: Iterable[str]) -> str | None:
+    """What a table with these tasks must say of those that ask for a letter; None if there is none."""
+    asked = [benchmark(task).name for task in dict.fromkeys(tasks) if benchmark(task).letters]
+    if not asked:
+        return None
+    verb = "asks" if len(asked) == 1 else "ask"
+    return (
+        f"{' and '.join(asked)} {verb} for the letter of an answer, as the harness has it: "
+        "models of this size stay at chance there. Rows marked cloze score the answers' texts, and are not the paper's."
+    )
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from tokencodes.errors import UserError
 from tokencodes.evaluate.benchmarks import Data
 from tokencodes.evaluate.references import CORPUS_TASK, nearest
 
-# Where lm-eval keeps each definition, below lm_eval/tasks.
+# Where each definition lies: below lm_eval/tasks, and ours beside this module.
 FOLDERS = {
     "hellaswag": "hellaswag",
     "piqa": "piqa",
@@ -28,9 +28,11 @@ FOLDERS = {
     "openbookqa": "openbookqa",
     "commonsense_qa": "commonsense_qa",
     "mmlu": "mmlu/default",
+    "mmlu_continuation": "mmlu/continuation",
     "lambada_openai": "lambada",
     "wikitext": "wikitext",
 }
+OURS = {"commonsense_qa_cloze": "definitions"}
 SCORED = ("multiple_choice", "loglikelihood", "loglikelihood_rolling")  # output types that need no generated text
 
 
@@ -79,14 +81,15 @@ def _manager(name: str, more: list[Path]) -> TaskManager:
 
     Raises UserError with the nearest names if lm-eval has no such task.
     """
-    if name in FOLDERS:
-        folder = Path(lm_eval.tasks.__file__).parent / FOLDERS[name]
+    if name in FOLDERS or name in OURS:
+        harness = Path(lm_eval.tasks.__file__).parent
+        folder = harness / FOLDERS[name] if name in FOLDERS else Path(__file__).parent / OURS[name]
         known = TaskManager(include_defaults=False, include_path=[folder, *more])
         if name in known.all_tasks:
             return known
     known = TaskManager(include_path=list(more))
     if name not in known.all_tasks:
-        likely = nearest(name, [*FOLDERS, CORPUS_TASK, *known.all_tasks])
+        likely = nearest(name, [*FOLDERS, *OURS, CORPUS_TASK, *known.all_tasks])
         raise UserError(f"evaluate.tasks: lm-eval has no task {name!r}{likely}")
     return known
 
