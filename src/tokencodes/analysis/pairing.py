@@ -129,10 +129,10 @@ def _columns(content: bytes, where: str) -> dict[str, np.ndarray]:
         elif name == "doc_id":
             raise UserError(f"{where}: doc_id is {column.type}, not whole numbers; {AGAIN}")
         else:
-            columns[name] = np.array([str(value) for value in column.to_pylist()], dtype=object)
-    if len(np.unique(columns["doc_id"])) < len(columns["doc_id"]):
-        raise UserError(f"{where}: a doc_id stands there twice; {AGAIN}")
+            columns[name] = column.to_numpy()
     order = np.argsort(columns["doc_id"])
+    if not np.diff(columns["doc_id"][order]).all():
+        raise UserError(f"{where}: a doc_id stands there twice; {AGAIN}")
     return {name: values[order] for name, values in columns.items()}
 
 

@@ -11,7 +11,6 @@ documents.
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +117,7 @@ def differences(results: Results) -> Table:
             )
         rows.append((title, each.interface, *cells))
         records.append(_record(each, learned))
-        sources.append(f"eval/*/{each.task.name}-{each.task.shots}shot.parquet" if each.seeds else "")
+        sources.append(_documents(each))
     beside = "Seeds' share" if several else "Discordant"
     over = (
         "seed by seed, over seeds and documents" if several else "over documents; one run of each, no spread of seeds"
@@ -135,6 +134,11 @@ def differences(results: Results) -> Table:
         notes=tuple(_difference_notes(results, several=several)) + tuple(refused),
         sources=tuple(sources) or ("",),
     )
+
+
+def _documents(each: Compared) -> str:
+    """The files of both models' scores by document."""
+    return f"eval/*/{each.task.name}-{each.task.shots}shot.parquet" if each.seeds else ""
 
 
 def _worth(row: Row) -> str:
@@ -367,7 +371,7 @@ def obstacles(results: Results, task: Task) -> list[str]:
 
 def power(results: Results) -> Table:
     """What finds a difference of the paper's size: documents with one seed, seeds with these documents."""
-    rows, records = [], []
+    rows, records, sources = [], [], []
     for each in against_learned(results):
         gap = _papers_gap(results, each)
         if gap is None or each.row.unit not in (FRACTION, ""):
@@ -395,6 +399,7 @@ def power(results: Results) -> Table:
             | {"paper: difference": gap, "n": n, "discordant_share": each.discordant, "documents_needed": documents}
             | {"seeds_needed": needed}
         )
+        sources.append(_documents(each))
     return Table(
         name="power",
         caption="Power: what it takes to find a difference of the paper's size, at 5 % with 80 % power.",
@@ -409,6 +414,7 @@ def power(results: Results) -> Table:
             "here; it says nothing of other seeds. Seeds needed: with the documents scored and the variances seen "
             f"here; none: the documents alone hide it. {GAP}: not known from this run.",
         ),
+        sources=tuple(sources) or ("",),
     )
 
 
@@ -431,8 +437,3 @@ def sentence(results: Results) -> str:
         f"Paired with {results.learned()} on the same documents, {beyond} of {tested} differences are beyond chance "
         "after Holm's correction."
     )
-
-
-def tables(results: Results) -> Sequence[Table]:
-    """All of them."""
-    return differences(results), losses(results), against_paper(results), power(results)

@@ -23,7 +23,7 @@ from tokencodes.analysis.paired import SIGNIFICANCE
 from tokencodes.analysis.pairing import FRACTION
 from tokencodes.config import Config, Task
 from tokencodes.files import atomic_path
-from tokencodes.report import differences as paired
+from tokencodes.report import differences as compared
 from tokencodes.report import findings, render
 from tokencodes.report.results import Results, published, read
 
@@ -415,7 +415,7 @@ def differences(results: Results) -> Figure:
     Filled marks are beyond chance after Holm's correction, hollow ones are not.
     """
     learned = results.learned()
-    found = [each for each in paired.against_learned(results) if each.row.unit == FRACTION]
+    found = [each for each in compared.against_learned(results) if each.row.unit == FRACTION]
     names = [name for name in results.settings.interfaces if any(each.interface == name for each in found)]
     tasks = list(dict.fromkeys((each.task.name, each.task.shots, results.label(each.task)) for each in found))
     if not found:
