@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tokencodes import config, resources
+from tokencodes import config, plan, resources
 from tokencodes.model import accounting
 
 MIB = 2**20
@@ -51,8 +51,29 @@ def test_nothing_is_left_open_and_a_larger_model_or_shard_never_asks_for_less(pa
         assert getattr(resources.asked(larger_shards), stage).runtime_min > getattr(large, stage).runtime_min
 
 
+def test_preparing_grows_with_the_documents_of_a_shard_not_with_its_bytes(paper):
+    """What is read and encoded at a time is bounded; ids and keys are kept until the shard is written."""
+
+    def asked(**expected):
+        stated = paper.data.expected.model_copy(update=expected)
+        data = paper.data.model_copy(update={"expected": stated})
+        return resources.asked(paper.model_copy(update={"data": data})).prepare.mem_mb
+
+    documents = paper.data.expected.documents
+    assert asked(tokens=10 * paper.data.expected.tokens) == asked()
+    more = (asked(documents=11 * documents) - asked(documents=documents)) * MIB
+    assert more >= 10 * documents / paper.data.source.n_shards * resources.DOCUMENT_BYTES
+    assert asked(documents=None) > asked(documents=None, tokens=None) == resources.PROCESS_MB
+
+
 def test_a_training_job_outlasts_its_own_budget(tiny):
     assert resources.asked(tiny.config(train={"time_budget_min": 100.5})).train.runtime_min > 101
+
+
+def test_the_plan_says_what_training_costs_in_all(paper):
+    """Of all models, on all their GPUs: three of 1.09e21 FLOPs at 40 % of an H100's 989e12 a second."""
+    planned = plan.make(paper)["gpu_days_of_training"]["H100-SXM"]
+    assert planned == pytest.approx(3 * 1.09e21 / (0.4 * 989e12) / 86_400, rel=0.01)
 
 
 def test_every_snakemake_of_a_run_reads_it_without_torch():

@@ -82,6 +82,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     flops = accounting.flops_per_token(model) * train.max_steps * train.tokens_per_step
     n_models = len(settings.interfaces) * len(settings.seeds)
     tokens = train.max_steps * train.tokens_per_step
+    days = {name: flops / (train.n_gpus * peak * mfu) / 86_400 for name, (peak, _) in GPUS.items()}
     asked = resources.asked(settings)
     interfaces = {}
     for name, interface in settings.interfaces.items():
@@ -105,11 +106,9 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
         "flops_per_token": accounting.flops_per_token(model),
         "flops_per_model": flops,
         "mfu": mfu,
-        "days_per_model": {name: flops / (train.n_gpus * peak * mfu) / 86_400 for name, (peak, _) in GPUS.items()},
-        "train_jobs_per_model": {
-            name: math.ceil(flops / (train.n_gpus * peak * mfu) / 60 / asked.train.runtime_min)
-            for name, (peak, _) in GPUS.items()
-        },
+        "days_per_model": days,
+        "train_jobs_per_model": {name: math.ceil(n * 24 * 60 / asked.train.runtime_min) for name, n in days.items()},
+        "gpu_days_of_training": {name: n * train.n_gpus * n_models for name, n in days.items()},
         "interfaces": interfaces,
         "disk_for_models_bytes": disk,
         "shards": shards,
@@ -156,7 +155,9 @@ def command(settings: config.Config, *, as_json: bool, mfu: float) -> None:
         print(f"  {name:<24}{row['trainable']:>16,}{ddp:>17.1f}{fsdp:>8.1f}{checkpoint:>18.2f}")
     limit = plan["resources"]["train"]["runtime_min"] / 60
     print(
-        f"  {'GPU':<24}{'days a model':>16}{f'jobs of {limit:g} h':>17}   at {mfu:.0%} of peak, {train.n_gpus} GPU(s)"
+        f"  {'GPU':<24}{'days a model':>16}{f'jobs of {limit:g} h':>17}{'GPU-days in all':>26}"
+        f"   at {mfu:.0%} of peak, {train.n_gpus} GPU(s)"
     )
     for name, days in plan["days_per_model"].items():
-        print(f"  {name:<24}{days:>16.1f}{plan['train_jobs_per_model'][name]:>17}")
+        jobs, gpu_days = plan["train_jobs_per_model"][name], plan["gpu_days_of_training"][name]
+        print(f"  {name:<24}{days:>16.1f}{jobs:>17}{gpu_days:>26.1f}")

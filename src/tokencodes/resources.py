@@ -14,8 +14,11 @@ CHECKPOINT_COPIES = 3  # weights and AdamW's two moments, gathered on the host t
 TRAINING_COPIES = 4  # with gradients: what a rank on a CPU holds
 MODEL_COPIES = 4  # validation holds two models, each read from a file into memory
 MB, MIB, MINUTE = 10**6, 2**20, 60
-PROCESS_MB = 2000  # Python, torch and its libraries, or pyarrow and a row group of documents
-PREPARE_MB = 6000  # beside that, what is remembered of a corpus' pieces; it is bounded
+# Python, torch and its libraries; or Arrow, a long document and what is remembered of a corpus' pieces. The most that was
+# measured: 900 in the quickstart (validation), 1300 of preparation (a document of 110 MB).
+PROCESS_MB = 2000
+DOCUMENT_BYTES = 400  # of a shard's document, until the shard is written: id, key, length
+TOKENS_A_DOCUMENT = 500  # where data.expected does not tell the number of documents: short web pages
 SLACK = 1.25  # for what an allocator keeps back
 LEAST_MIN = 60  # whatever the size: a slow file system, a store that is hashed
 SAFETY = 4  # times the expected duration
@@ -40,7 +43,7 @@ def asked(settings: config.Config) -> config.StageResources:
     on_host = weights if train.device == "cuda" else weights * TRAINING_COPIES  # a rank's; built before it moves
     mem_mb = {
         "download": PROCESS_MB,
-        "prepare": PROCESS_MB + PREPARE_MB,
+        "prepare": PROCESS_MB + _mb(_documents_a_shard(settings) * DOCUMENT_BYTES),
         "train": _mb(ranks * on_host + CHECKPOINT_COPIES * weights) + ranks * PROCESS_MB,
         "export": _mb(MODEL_COPIES * weights) + PROCESS_MB,
         "evaluate": _mb(2 * weights) + PROCESS_MB,
@@ -68,6 +71,12 @@ def _text_bytes_a_shard(settings: config.Config) -> float:
     if expected.tokens is not None:
         return expected.tokens * BYTES_PER_TOKEN / n_shards
     return (expected.raw_bytes or 0) / RAW_SHARE / n_shards
+
+
+def _documents_a_shard(settings: config.Config) -> float:
+    """From data.expected; 0 if that is left out."""
+    expected, n_shards = settings.data.expected, getattr(settings.data.source, "n_shards", 1)
+    return (expected.documents or (expected.tokens or 0) / TOKENS_A_DOCUMENT) / n_shards
 
 
 def _mb(size: float) -> int:
