@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 STAND_IN = Path(__file__).with_name("workflow") / "stand_in.py"
+PATIENCE = 1800  # seconds for a whole call of Snakemake, of minutes on a quiet machine
 COPIED = ("Snakefile", "slurm", "workflow", "config", "envs", "src")
 
 
@@ -61,7 +62,7 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=600,
+            timeout=PATIENCE,
         )
         assert done.returncode == code, done.stdout
         return done.stdout

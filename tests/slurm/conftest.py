@@ -12,13 +12,12 @@ from typing import Any
 import cluster
 import pytest
 
-from project import Project, copy_of, tiny_value, wait_until
+from project import PATIENCE, Project, copy_of, tiny_value, wait_until
 
 QUICK = ("--slurm-init-seconds-before-status-checks", "2")  # the profile's 20 are for queues of hours
 MODEL = "binary9-s0"
 STEPS = {"max_steps": 200, "validate_every": 100, "checkpoint_every": 100, "log_every": 20}
 HELD = Path(__file__).with_name("held.py")
-PATIENCE = 600  # seconds: for what comes within some on a quiet machine
 
 
 def pytest_collection_modifyitems(items):
@@ -161,7 +160,7 @@ class Whole:
         """Wait for it; returns what Snakemake has said."""
         log = self.project.folder / "out.log"
         try:
-            assert self.call.wait(timeout=2 * PATIENCE) == 0, log.read_text()
+            assert self.call.wait(timeout=PATIENCE) == 0, log.read_text()
         except subprocess.TimeoutExpired:
             raise AssertionError(f"Snakemake does not end\n{log.read_text()}") from None
         return self.project, log.read_text()
@@ -194,7 +193,7 @@ def _begin_early(request) -> None:
 def alone(_wholes) -> None:
     """Nothing else is on the node."""
     for whole in _wholes:
-        whole.call.wait(timeout=2 * PATIENCE)
+        whole.call.wait(timeout=PATIENCE)
 
 
 @pytest.fixture
