@@ -14,8 +14,8 @@ CHECKPOINT_COPIES = 3  # weights and AdamW's two moments, gathered on the host t
 TRAINING_COPIES = 4  # with gradients: what a rank on a CPU holds
 MODEL_COPIES = 4  # validation holds two models, each read from a file into memory
 MB, MIB, MINUTE = 10**6, 2**20, 60
-# Python, torch and its libraries; or Arrow, a long document and what is remembered of a corpus' pieces. The most that was
-# measured: 900 in the quickstart (validation), 1300 of preparation (a document of 110 MB).
+# Python, torch and its libraries; or Arrow, a long document and what is remembered of a corpus' pieces. As measured, at
+# most 900 in the quickstart (validation) and 1300 of preparation (a document of 110 MB).
 PROCESS_MB = 2000
 DOCUMENT_BYTES = 400  # of a shard's document, until the shard is written: id, key, length
 TOKENS_A_DOCUMENT = 500  # where data.expected does not tell the number of documents: short web pages
