@@ -153,7 +153,8 @@ def _difference_notes(results: Results, *, several: bool) -> list[str]:
     if several:
         how = (
             "p: where the interval touches zero. Seeds' share: of the difference's variance, the part that another set "
-            "of seeds would change; the rest is the documents'."
+            "of seeds would change; the rest is the documents'. Of one pair of models alone, interval and p are over "
+            "documents, and seeds have no share."
         )
     else:
         how = (
