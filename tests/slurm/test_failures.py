@@ -48,7 +48,7 @@ def test_a_failed_evaluation_and_a_validation_that_gets_no_further(staged):
     assert calls.count(failing) == 1  # exit code 2 is not tried again
     assert calls.count(stopping) == 2  # nor what is stopped again and again, by a limit that is too short for it
     told = [line.removeprefix("tokencodes: ") for line in said.splitlines() if line.startswith("tokencodes: ")]
-    about = told.index(f"failed: evaluate binary9 0 corpus_validation 0: error: {failing} fails")
+    about = told.index(f"failed: evaluate binary9-s0 corpus_validation 0: error: {failing} fails")
     assert told[about + 1] == "  its log: results/tiny/logs/evaluate/binary9-s0/corpus_validation-0shot.log"
     assert told[about + 2].startswith(f"  again:   snakemake {scores[1]} --slurm-init-seconds")
     assert "--profile slurm --configfile tiny.yaml" in told[about + 2]
