@@ -1,9 +1,10 @@
 # Each target sets up what it needs in .venv: once, and again when a lock file changes.
 #   make quickstart     the experiment in small, from the corpus to the report
+#   make references     the same with a published model beside ours, on all packaged benchmarks
 #   make test           all tests but those that need Slurm
 #   make test-slurm     these: on a one-node Slurm that is brought up for them (root on Debian, which gets the packages)
 .DELETE_ON_ERROR:
-.PHONY: quickstart test test-slurm lint format schema lock clean
+.PHONY: quickstart references test test-slurm lint format schema lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,6 +23,10 @@ quickstart: $(VENV)/.run
 	@echo "tables    $(CURDIR)/results/quickstart/tables/"
 	@echo "figures   $(CURDIR)/results/quickstart/figures/"
 	@echo "report    $(CURDIR)/results/quickstart/report.html"
+
+references: $(VENV)/.run
+	$(BIN)/snakemake --profile workflow/profiles/local --configfile config/references.yaml
+	@echo; cat results/references/tables/references.txt; echo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(CPUS) -m "not slurm" $(PYTEST_ARGS)

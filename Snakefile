@@ -37,6 +37,8 @@ rule all:
         CONFIG,
         rules.accounting.output,
         RESULTS,
+        IMPORTS,
+        OTHERS,
         expand(rules.export.output, **PLACES),
         STORE,
     localrule: True

@@ -142,6 +142,12 @@ def _tables(args: argparse.Namespace) -> None:
     tables.write(config.load(args.config), args.results)
 
 
+def _others(args: argparse.Namespace) -> None:
+    from tokencodes.report import others
+
+    others.write(config.load(args.config), args.results, args.out)
+
+
 def _figures(args: argparse.Namespace) -> None:
     from tokencodes.report import figures
 
@@ -286,6 +292,11 @@ def parser() -> argparse.ArgumentParser:
         sub = stage(name, call, help)
         config_file(sub)
         sub.add_argument("--results", type=Path, required=True, metavar="DIR", help="results/<name>")
+
+    sub = stage("others", _others, "write the table of our models beside those of others from stored results")
+    config_file(sub)
+    sub.add_argument("--results", type=Path, required=True, metavar="DIR", help="results/<name>")
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
 
     sub = stage("report", _report, "write the self-contained report page of a run")
     config_file(sub)

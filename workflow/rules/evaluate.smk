@@ -1,14 +1,15 @@
 # The data of each benchmark and the models of others; then one job a model, task and number of shots.
 REFERENCES = list(SETTINGS.references)
 IMPORTED = [name for name in REFERENCES if SETTINGS.references[name].kind == "import"]
-RESULTS += expand(f"{OUT}/validation/{{name}}.json", name=IMPORTED)
-RESULTS += [
+IMPORTS = expand(f"{OUT}/validation/{{name}}.json", name=IMPORTED)
+OF_OTHERS = [
     f"{OUT}/eval/{name}/{task.name}-{task.shots}shot.{kind}"
     for name in REFERENCES
     for task in SETTINGS.evaluate.tasks
     for kind in ("json", "parquet")
     if name in IMPORTED or task.name != benchmarks.CORPUS_TASK  # the store holds tokens of our tokenizer
 ]
+OTHERS = expand(f"{OUT}/tables/references.{{kind}}", kind=["csv", "md", "tex", "txt"]) if REFERENCES else []
 
 
 def reference_settings(wildcards):
@@ -131,3 +132,27 @@ rule evaluate:
     shell:
         "logged {log:q} tokencodes evaluate --config {params.config:q} --model {params.model:q} --task {wildcards.task}"
         " --shots {wildcards.shots} --benchmarks {params.benchmarks:q} --store {params.store:q} --out {output.scores:q}"
+
+
+# From stored results alone, as the other tables.
+rule others:
+    input:
+        EVALUATIONS,
+        OF_OTHERS,
+    output:
+        OTHERS or f"{OUT}/tables/references.txt",
+    log:
+        f"{OUT}/logs/others.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
+    params:
+        config=CONFIG,
+        results=OUT,
+        out=subpath(output[0], parent=True),
+        settings=SHOWN,
+        code=codeversion.digest("tokencodes.report.others"),
+    message:
+        "others: our models beside those of others"
+    shell:
+        "logged {log:q} tokencodes others --config {params.config:q} --results {params.results:q} --out {params.out:q}"

@@ -1,0 +1,66 @@
+"""The table of our models beside those of others, from results that are written here."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tokencodes import config
+from tokencodes.errors import UserError
+from tokencodes.files import write_json
+from tokencodes.report import others
+
+OTHER = "smollm2_135m_instruct_q4"
+
+
+@pytest.fixture
+def settings(root: Path) -> config.Config:
+    value = yaml.safe_load((root / "config" / "references.yaml").read_text())
+    value["evaluate"]["tasks"] = [
+        {"name": name, "shots": shots, "limit": None}
+        for name, shots in (("hellaswag", 0), ("mmlu", 5), ("mmlu_continuation", 0), ("corpus_validation", 0))
+    ]
+    return config.parse(config.Config, value, "test")
+
+
+def store(folder: Path, model: str, task: str, shots: int, n: int, **metrics: tuple) -> None:
+    label = {"hellaswag": "HellaSwag", "mmlu": "MMLU"}.get(task, others.label(task, "pypi"))
+    keys = ("value", "stderr", "chance", "higher_is_better")
+    values = {name: dict(zip(keys, (*four, True), strict=True)) for name, four in metrics.items()}
+    result = {"task": task, "shots": shots, "label": label, "n": n, "metrics": values, "model_sha256": model[0] * 64}
+    write_json(folder / "eval" / model / f"{task}-{shots}shot.json", result)
+
+
+def test_models_stand_beside_each_other(settings: config.Config, tmp_path: Path) -> None:
+    store(tmp_path, "learned-s0", "hellaswag", 0, 100, acc=(0.26, 0.04, 0.25), acc_norm=(0.29, 0.0456, 0.25))
+    store(tmp_path, OTHER, "hellaswag", 0, 10_042, acc=(0.35, 0.005, 0.25), acc_norm=(0.409, 0.0049, 0.25))
+    store(tmp_path, "gf2-s0", "corpus_validation", 0, 14, bits_per_byte=(2.194, 0.055, None))
+    others.write(settings, tmp_path, tmp_path / "tables")
+    text = (tmp_path / "tables/references.md").read_text()
+    header = next(line for line in text.splitlines() if line.startswith("| Benchmark"))
+    assert [cell.strip() for cell in header.strip("|").split("|")] == [
+        *("Benchmark, metric", "n", "Chance", "learned", "binary12", "gf2", "SmolLM2-135M-Instruct, 4-bit (Q4_1)"),
+    ]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if " metric" not in line
+    ]
+    rows = {row[0]: row[1:] for row in rows if len(row) > 3}
+    assert rows["HellaSwag, acc_norm"] == ["100–10,042", "25.00", "29.0 ± 4.6", "–", "–", "40.90 ± 0.49"]
+    assert list(rows).index("HellaSwag, acc_norm") < list(rows).index("HellaSwag, acc")
+    assert rows["Corpus, held-out documents, bits_per_byte"][2:] == ["–", "–", "2.194 ± 0.055", "–"]
+    assert rows["MMLU, 5 shots, acc"] == ["–", "", "–", "–", "–", "–"]
+    assert "MMLU, cloze (not the paper's), acc" in rows
+    assert "MMLU asks for the letter" in text and "chance" in text
+    assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".md", ".tex", ".txt"}
+    line = next(line for line in (tmp_path / "tables/references.csv").read_text().splitlines() if ",0.409," in line)
+    assert "s" * 64 in line and OTHER in line
+
+
+def test_a_result_of_another_task_is_refused(settings: config.Config, tmp_path: Path) -> None:
+    store(tmp_path, OTHER, "hellaswag", 0, 10, acc=(0.3, 0.1, 0.25))
+    path = tmp_path / "eval" / OTHER / "hellaswag-0shot.json"
+    path.rename(path.with_name("mmlu-5shot.json"))
+    with pytest.raises(UserError, match=r"mmlu-5shot\.json: is about another task"):
+        others.write(settings, tmp_path, tmp_path / "tables")
+    with pytest.raises(UserError, match="no model under `references`"):
+        others.write(settings.model_copy(update={"references": {}}), tmp_path, tmp_path / "tables")
