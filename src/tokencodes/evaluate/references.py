@@ -19,7 +19,6 @@ class Benchmark:
     metric: str
     shots: tuple[int, ...] = (0,)
     letters: bool = False  # the model is asked for a letter, not for the answer's text: small models stay at chance
-    papers: bool = True  # whether the paper has it
 
 
 BENCHMARKS = {
@@ -35,9 +34,9 @@ BENCHMARKS = {
         Benchmark("wikitext", "WikiText", "word_perplexity"),
         Benchmark("commonsense_qa", "CommonsenseQA", "acc", letters=True),
         Benchmark("mmlu", "MMLU", "acc", shots=(0, 5), letters=True),
-        Benchmark("commonsense_qa_cloze", "CommonsenseQA, cloze (not the paper's)", "acc_norm", papers=False),
-        Benchmark("mmlu_continuation", "MMLU, cloze (not the paper's)", "acc", papers=False),
-        Benchmark(CORPUS_TASK, "Corpus, held-out documents", "bits_per_byte", papers=False),
+        Benchmark("commonsense_qa_cloze", "CommonsenseQA, cloze (not the paper's)", "acc_norm"),
+        Benchmark("mmlu_continuation", "MMLU, cloze (not the paper's)", "acc"),
+        Benchmark(CORPUS_TASK, "Corpus, held-out documents", "bits_per_byte"),
     )
 }
 

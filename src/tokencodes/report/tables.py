@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tokencodes.config import Config, Task
+from tokencodes.evaluate.references import letters_note
 from tokencodes.files import write_text
 from tokencodes.report import differences, findings, render
 from tokencodes.report.render import GAP, Table
@@ -188,6 +189,8 @@ def _comparison_notes(results: Results, models: list[str]) -> list[str]:
             "Published results: Bochkov (2026), models of 1.7 billion parameters after 100 billion tokens, whole test "
             f"sets. {findings.comparability(results)}"
         )
+    if letters := letters_note(task.name for task in results.settings.evaluate.tasks):
+        notes.append(letters)
     return notes
 
 
