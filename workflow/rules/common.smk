@@ -120,7 +120,7 @@ def task_settings(wildcards):
     shots = int(wildcards.shots)
     (task,) = (task for task in SETTINGS.evaluate.tasks if (task.name, task.shots) == (wildcards.task, shots))
     ways = SETTINGS.evaluate.model_dump(mode="json", include={"data", "wheel", "precision", "bootstrap_iters"})
-    return section_digest(task, ways)
+    return section_digest(task, ways, SETTINGS.evaluate.revisions.get(task.name))
 
 
 def training_code(wildcards):

