@@ -13,6 +13,7 @@ from typing import Any
 from tokencodes import config, resources
 from tokencodes.data import estimate, source
 from tokencodes.errors import UserError
+from tokencodes.evaluate.references import CORPUS_TASK
 from tokencodes.model import accounting
 
 FLOAT32 = 4
@@ -81,6 +82,9 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     shards = source.shard_names(settings)
     flops = accounting.flops_per_token(model) * train.max_steps * train.tokens_per_step
     n_models = len(settings.interfaces) * len(settings.seeds)
+    tasks = [task.name for task in settings.evaluate.tasks]
+    others = settings.references.values()  # of another tokenizer: no score on the store's tokens
+    of_others = sum(spec.kind == "import" or name != CORPUS_TASK for spec in others for name in tasks)
     tokens = train.max_steps * train.tokens_per_step
     days = {name: flops / (train.n_gpus * peak * mfu) / 86_400 for name, (peak, _) in GPUS.items()}
     asked = resources.asked(settings)
@@ -119,7 +123,10 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
             "train": n_models,
             "export": n_models,
             "validate": n_models,
-            "evaluate": n_models * len(settings.evaluate.tasks),
+            "evaluate": n_models * len(tasks)
+            + sum(
+                spec.kind == "import" or name != CORPUS_TASK for spec in settings.references.values() for name in tasks
+            ),
         },
         "resources": asked.model_dump(mode="json"),
     }
