@@ -123,10 +123,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
             "train": n_models,
             "export": n_models,
             "validate": n_models,
-            "evaluate": n_models * len(tasks)
-            + sum(
-                spec.kind == "import" or name != CORPUS_TASK for spec in settings.references.values() for name in tasks
-            ),
+            "evaluate": n_models * len(tasks) + of_others,
         },
         "resources": asked.model_dump(mode="json"),
     }
