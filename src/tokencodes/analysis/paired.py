@@ -14,6 +14,8 @@ CONFIDENCE = 0.95
 SIGNIFICANCE = 1 - CONFIDENCE
 POWER = 0.80  # the usual chance of finding a difference that is there
 RESAMPLES = 9_999  # of the bootstrap and of the sign flips: a p of 0.05 is then known to +- 0.002
+LEAST_RESAMPLES = 999  # and to +- 0.007; the average over many documents is nearly normal, and its ends are steady
+DRAWS = 10**7  # numbers drawn for one comparison: more documents have fewer resamples, so its time is bounded
 FEW_KINDS = 32  # different documents of which to count draws; scores of 0 and 1 make three
 AT_ONCE = 2**22  # numbers drawn at once: 32 MiB, whatever the number of documents
 
@@ -54,13 +56,14 @@ def difference(
     b: np.ndarray,
     counts: np.ndarray | None = None,
     *,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     seed: int = 0,
 ) -> Difference:
     """Compare the scores of two models, each float64 (n documents), n >= 1.
 
     Without `counts` the score is the mean over documents. With `counts` (tokens of each document, the same for both
     models) a and b are sums over a document's tokens, and the score is the mean over all tokens: sum(a) / sum(counts).
+    `resamples`: None means RESAMPLES, fewer for many documents.
     The test is McNemar's for scores of 0 and 1, else sign flips of the documents' differences.
     """
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -97,7 +100,7 @@ def difference(
 
 
 def interval(
-    gap: np.ndarray, counts: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0, confidence: float = CONFIDENCE
+    gap: np.ndarray, counts: np.ndarray, *, resamples: int | None = None, seed: int = 0, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
     """Bootstrap interval, over documents, of sum(gap) / sum(counts); gap and counts are (n documents).
 
@@ -111,7 +114,7 @@ def interval(
     reach = float(stats.norm.cdf(math.sqrt(n / (n - 1)) * stats.t.ppf((1 - confidence) / 2, n - 1)))
     kinds, seen = np.unique(np.stack([gap, counts]), axis=1, return_counts=True)
     if len(seen) <= FEW_KINDS:  # how often each kind of document is drawn is all that matters of a resample
-        drawn = _stream(seed).multinomial(n, seen / n, size=resamples)
+        drawn = _stream(seed).multinomial(n, seen / n, size=resamples or RESAMPLES)
         low, high = np.quantile(_ratio(*(drawn * kind for kind in kinds), axis=1), [reach, 1 - reach])
         return float(low), float(high)
     found = stats.bootstrap(
@@ -119,13 +122,18 @@ def interval(
         _ratio,
         paired=True,
         vectorized=True,
-        n_resamples=resamples,
+        n_resamples=resamples or affordable(n),
         batch=max(1, AT_ONCE // n),
         confidence_level=1 - 2 * reach,
         method="percentile",
         rng=_stream(seed),
     ).confidence_interval
     return float(found.low), float(found.high)
+
+
+def affordable(n: int) -> int:
+    """Resamples of n documents whose values are all different."""
+    return min(RESAMPLES, max(LEAST_RESAMPLES, DRAWS // n))
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -137,7 +145,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
     return float(stats.binomtest(only_a, discordant, 0.5).pvalue) if discordant else 1.0
 
 
-def sign_flips(gap: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
+def sign_flips(gap: np.ndarray, *, resamples: int | None = None, seed: int = 0) -> float:
     """Two-sided p of the sum of the documents' differences when each could as well have the other sign.
 
     Exact for few documents (2^n <= resamples), else by that many random flips. 1 if the models agree everywhere.
@@ -150,7 +158,7 @@ def sign_flips(gap: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) ->
             np.sum,
             permutation_type="samples",
             vectorized=True,
-            n_resamples=resamples,
+            n_resamples=resamples or affordable(len(gap)),
             batch=max(1, AT_ONCE // len(gap)),
             rng=_stream(seed),
         ).pvalue
