@@ -162,7 +162,8 @@ def test_only_an_interrupted_job_is_repeated(logs, tmp_path):
     assert not workflow.again([done, failed, killed], 1, 5, tmp_path)
     assert not workflow.again([killed], 1, 0, tmp_path) and not workflow.again([absent], 1, 0, tmp_path)
     old = logs(attempt(*ERROR, after=-50), mtime=WHEN - 40)  # of a call before
-    for never_began in (old, absent):
+    empty = logs()  # opened, and killed before its first line
+    for never_began in (old, absent, empty):
         assert [workflow.again([never_began], n, 5, tmp_path) for n in (1, 3, 4)] == [True, True, False]
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -129,7 +130,7 @@ def interruptions(log: Path, since: float) -> list[str | None]:
         return []
     begun = [n for n, line in enumerate(lines) if BEGIN.match(line)]
     found = []
-    for start, end in zip(begun, [*begun[1:], len(lines)], strict=True):
+    for start, end in pairwise([*begun, len(lines)]):
         block = lines[start:end]
         when = datetime.strptime(BEGIN.match(block[0])[1], "%Y-%m-%d %H:%M:%S%z").timestamp()
         if when >= int(since) and how_it_ended(block) == "interrupted":
