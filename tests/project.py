@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ class Project:
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    started: list[subprocess.Popen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.environment = {
@@ -43,7 +45,7 @@ class Project:
     def start(self, *arguments: str, env: dict[str, str] | None = None, log: str = "out.log", **kwargs: Any):
         """Snakemake in the background, in a session of its own; its output goes to a file in the folder."""
         with open(self.folder / log, "w") as file:
-            return subprocess.Popen(
+            call = subprocess.Popen(
                 self.command(*arguments, **kwargs),
                 cwd=self.folder,
                 env={**self.environment, **(env or {})},
@@ -51,6 +53,15 @@ class Project:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self.started.append(call)
+        return call
+
+    def kill(self) -> None:
+        """What was started and has not ended, as when a test has failed."""
+        for call in self.started:
+            if call.poll() is None:
+                os.killpg(call.pid, signal.SIGKILL)
+                call.wait()
 
     def snakemake(self, *arguments: str, code: int = 0, env: dict[str, str] | None = None, **kwargs: Any) -> str:
         """Run it; returns stdout and stderr together."""

@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,7 @@ def bits(run: Path) -> tuple[str, str, bytes]:
 
 
 @pytest.fixture(scope="session")
-def straight(root, tiny, tmp_path_factory) -> Project:
+def straight(root, tiny, tmp_path_factory) -> Iterator[Project]:
     """A project with the data and the run of one small model that was not interrupted: trained here, not by Slurm."""
     project = copy_of(root, tiny, tmp_path_factory.mktemp("slurm") / "project", stand_ins=False)
     value = tiny_value(tiny, name="straight", train=STEPS)
@@ -146,7 +146,8 @@ def straight(root, tiny, tmp_path_factory) -> Project:
     project.configure(value, "straight.yaml")
     project.snakemake(f"results/straight/runs/{MODEL}/final.json", config="straight.yaml")
     project.put_first("tokencodes", f'#!/bin/sh\nexec "{sys.executable}" "{HELD}" "$@"\n')
-    return project
+    yield project
+    project.kill()
 
 
 @dataclass(frozen=True)
@@ -173,13 +174,14 @@ def _wholes() -> list[Whole]:
 
 
 @pytest.fixture(scope="session")
-def quickstart(root, tiny, tmp_path_factory, wheel_cache, _wholes) -> Whole:
+def quickstart(root, tiny, tmp_path_factory, wheel_cache, _wholes) -> Iterator[Whole]:
     """`snakemake --profile slurm` in a fresh copy: the quickstart's own config. The short benchmarks go together."""
     project = copy_of(root, tiny, tmp_path_factory.mktemp("quickstart") / "project", stand_ins=False)
     groups = ("--groups", "prepare=shards", "evaluate=scores", "--group-components", "shards=8", "scores=18")
     options = (*QUICK, *groups, "--config", f"cache={wheel_cache}")
     _wholes.append(Whole(project, project.start(*options, config=None, profile="slurm")))
-    return _wholes[0]
+    yield _wholes[0]
+    project.kill()
 
 
 @pytest.fixture(scope="session", autouse=True)
