@@ -150,7 +150,7 @@ def tiny_value(tiny: Any, **changes: Any) -> dict[str, Any]:
     return value
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 120, what: str = "it") -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 600, what: str = "it") -> None:
     """Poll; fail when it takes too long."""
     end = time.monotonic() + seconds
     while not condition():
