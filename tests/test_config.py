@@ -104,6 +104,27 @@ def test_a_mistake_is_named_with_its_key(raw, path, value, said):
     assert all(line.startswith("x.yaml") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("train.micro_batch_size", 64, "train.tokens_per_step: 2048 is not n_gpus 1 x micro_batch_size 64"),
+        ("train.n_gpus", 3, "train.tokens_per_step: 2048 is not n_gpus 3"),
+        ("model.context_length", 64, "train.tokens_per_step: 2048 is not"),
+        ("interface.codebook.width", 3, "interface.codebook.width: 3 bits cannot tell vocab_size 4096 tokens apart"),
+        ("model.d_model", 8, "interface.codebook.width: 12 is above d_model 8"),
+        ("data.min_tokens", 2, "data.min_tokens: 2 is below context_length + 1"),
+        ("seed", 2**63, "seed: input should be less than"),
+        ("seed", -1, "seed: input should be greater than or equal to 0"),
+    ],
+)
+def test_an_edited_run_file_is_held_to_what_a_config_is(raw, path, value, said):
+    run = config.parse(config.Config, raw, "x").run("gf2", 0).model_dump(mode="json")
+    config.parse(config.Run, run, "run.yaml")
+    with pytest.raises(UserError) as caught:
+        config.parse(config.Run, put(run, path, value), "run.yaml")
+    assert any(said in line for line in str(caught.value).splitlines()), str(caught.value)
+
+
 def test_every_mistake_gets_its_own_line(raw):
     value = put(put(put(raw, "train.peek_lr", 1), "model.n_layers", 0), "seeds", DELETE)
     assert len(problems(value)) == 3

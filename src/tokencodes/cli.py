@@ -4,6 +4,8 @@ Modules are imported inside the subcommand that needs them: tables and checks st
 """
 
 import argparse
+import contextlib
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +17,13 @@ from tokencodes.files import DISK_FULL
 
 # What the operating system says of a path that the user named and that cannot serve.
 UNUSABLE = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
+def _minutes(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"a number of minutes above 0 is expected, not {text!r}")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -233,7 +242,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--run", type=Path, required=True, metavar="RUN.yaml", help="what `tokencodes resolve` wrote")
     sub.add_argument("--store", type=Path, required=True, metavar="DIR")
     sub.add_argument("--out", type=Path, required=True, metavar="DIR")
-    sub.add_argument("--time-budget", type=float, metavar="MIN", help="save and exit 75 after this many minutes")
+    sub.add_argument("--time-budget", type=_minutes, metavar="MIN", help="save and exit 75 after this many minutes")
 
     sub = stage("export", _export, "write the final checkpoint as a Transformers model directory")
     sub.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="what `tokencodes train` wrote")

@@ -417,16 +417,72 @@ NOT_IDENTITY = (
 )
 
 
+SEEDS_END = 2**63  # generators take 63 bits
+
+
+def _interface_problems(where: str, name: str, interface: Interface, model: Model) -> list[str]:
+    if isinstance(interface, TableInterface):
+        return []
+    codebook, needed, problems = interface.codebook, bits_needed(model.vocab_size), []
+    width = codebook.width if codebook.width is not None else needed
+    if codebook.kind in ("binary", "gf2", "linear") and width < needed:
+        problems.append(
+            f"{where}.codebook.width: {width} bits cannot tell vocab_size {model.vocab_size} tokens apart; "
+            f"use at least {needed}"
+        )
+    if width > model.d_model:
+        problems.append(
+            f"{where}.codebook.width: {width} is above d_model {model.d_model}; the lift would cut the code"
+        )
+    if interface.lift == "hadamard" and codebook.kind not in ("binary", "gf2", "linear"):
+        problems.append(f"{where}.lift: hadamard needs a binary code, not {codebook.kind}")
+    if match := re.fullmatch(r"binary(\d+)", name):
+        if codebook.kind != "binary" or width != int(match[1]):
+            problems.append(
+                f"{where}: the number in the name is the code's width; this one is {codebook.kind} with "
+                f"{width}: call it {codebook.kind}{width if codebook.kind == 'binary' else ''}"
+            )
+    return problems
+
+
+def _split_problems(model: Model, data: Data, train: Train) -> list[str]:
+    problems = []
+    product = train.n_gpus * train.micro_batch_size * train.grad_accum_steps * model.context_length
+    if product != train.tokens_per_step:
+        problems.append(
+            f"train.tokens_per_step: {train.tokens_per_step} is not n_gpus {train.n_gpus} x micro_batch_size "
+            f"{train.micro_batch_size} x grad_accum_steps {train.grad_accum_steps} x context_length "
+            f"{model.context_length} = {product}"
+        )
+    if data.min_tokens < model.context_length + 1:
+        problems.append(
+            f"data.min_tokens: {data.min_tokens} is below context_length + 1 = {model.context_length + 1}; "
+            "a window would not fit into every document"
+        )
+    return problems
+
+
 class Run(Strict):
     """All that decides the bits of one trained model: what `tokencodes train --run` reads."""
 
     name: str
     interface_name: str
-    seed: int
+    seed: int = Field(ge=0, lt=SEEDS_END)
     interface: Interface
     model: Model
     data: Data
     train: Train
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Run":
+        """A run's file may be edited, to move to other hardware: what a config must hold, it must hold too."""
+        problems = [
+            *_interface_problems("interface", self.interface_name, self.interface, self.model),
+            *_split_problems(self.model, self.data, self.train),
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be continued: what decides the weights.
@@ -465,7 +521,7 @@ class Config(Strict):
     def _seeds(cls, seeds: list[int]) -> list[int]:
         if any(seed < 0 for seed in seeds):
             raise ValueError("a seed is negative; seeds count from 0")
-        if any(seed >= 2**63 for seed in seeds):
+        if any(seed >= SEEDS_END for seed in seeds):
             raise ValueError("a seed is 2^63 or more; generators take 63 bits")
         if len(set(seeds)) < len(seeds):
             raise ValueError("a seed is named twice")
@@ -473,20 +529,10 @@ class Config(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":
-        problems = [*self._interface_problems()]
-        train, model = self.train, self.model
-        product = train.n_gpus * train.micro_batch_size * train.grad_accum_steps * model.context_length
-        if product != train.tokens_per_step:
-            problems.append(
-                f"train.tokens_per_step: {train.tokens_per_step} is not n_gpus {train.n_gpus} x micro_batch_size "
-                f"{train.micro_batch_size} x grad_accum_steps {train.grad_accum_steps} x context_length "
-                f"{model.context_length} = {product}"
-            )
-        if self.data.min_tokens < model.context_length + 1:
-            problems.append(
-                f"data.min_tokens: {self.data.min_tokens} is below context_length + 1 = {model.context_length + 1}; "
-                "a window would not fit into every document"
-            )
+        problems = []
+        for name, interface in self.interfaces.items():
+            problems += _interface_problems(f"interfaces.{name}", name, interface, self.model)
+        problems += _split_problems(self.model, self.data, self.train)
         for name, reference in self.references.items():
             if isinstance(reference, ImportedReference) and reference.interface not in self.interfaces:
                 known = _nearest(reference.interface, list(self.interfaces))
@@ -494,34 +540,6 @@ class Config(Strict):
         if problems:
             raise ValueError("\n".join(problems))
         return self
-
-    def _interface_problems(self) -> list[str]:
-        vocab_size, d_model = self.model.vocab_size, self.model.d_model
-        needed = bits_needed(vocab_size)
-        problems = []
-        for name, interface in self.interfaces.items():
-            if isinstance(interface, TableInterface):
-                continue
-            where, codebook = f"interfaces.{name}", interface.codebook
-            width = codebook.width if codebook.width is not None else needed
-            if codebook.kind in ("binary", "gf2", "linear") and width < needed:
-                problems.append(
-                    f"{where}.codebook.width: {width} bits cannot tell vocab_size {vocab_size} tokens apart; "
-                    f"use at least {needed}"
-                )
-            if width > d_model:
-                problems.append(
-                    f"{where}.codebook.width: {width} is above d_model {d_model}; the lift would cut the code"
-                )
-            if interface.lift == "hadamard" and codebook.kind not in ("binary", "gf2", "linear"):
-                problems.append(f"{where}.lift: hadamard needs a binary code, not {codebook.kind}")
-            if match := re.fullmatch(r"binary(\d+)", name):
-                if codebook.kind != "binary" or width != int(match[1]):
-                    problems.append(
-                        f"{where}: the number in the name is the code's width; this one is {codebook.kind} with "
-                        f"{width}: call it {codebook.kind}{width if codebook.kind == 'binary' else ''}"
-                    )
-        return problems
 
     def run(self, interface_name: str, seed: int) -> Run:
         """The part of the config that decides one model."""

@@ -68,10 +68,18 @@ DAMAGE = {
     "file cut": lambda path: cut(path / "model.safetensors"),
     "bit flipped": lambda path: flip(path / "rng.safetensors"),
     "folder renamed": lambda path: path.rename(path.with_name("step_0000999")),
-    "files not listed": lambda path: (path / "manifest.json").write_text(
-        json.dumps({**json.loads((path / "manifest.json").read_text()), "files": {}})
-    ),
+    "files not listed": lambda path: rewrite(path, files={}),
+    "files are a list": lambda path: rewrite(path, files=["model.safetensors"]),
+    "a file's entry is no mapping": lambda path: rewrite(path, files=dict.fromkeys(FILES, "abc")),
+    "step is text": lambda path: rewrite(path, step="6"),
+    "step is null": lambda path: rewrite(path, step=None),
 }
+FILES = [f"{part}.safetensors" for part in checkpoint.PARTS]
+
+
+def rewrite(path, **changes):
+    manifest = path / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **changes}))
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
@@ -94,6 +102,61 @@ def test_any_flipped_bit_is_found(tmp_path_factory, position, bit, part):
     file.write_bytes(bytes(data))
     with pytest.raises(ValueError, match=f"{part}.safetensors: damaged"):
         checkpoint.verify(folder / "step_0000001")
+
+
+@given(data=st.data(), keep=st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_what_was_just_written_is_never_what_is_removed(tmp_path_factory, data, keep):
+    """Whatever is damaged, strayed in or moved away by a link: what was continued from is there until `keep` are newer.
+
+    The first save of a start is of the step after the one that it continues from.
+    """
+    folder = tmp_path_factory.mktemp("keep")
+    save(folder, *data.draw(st.sets(st.integers(1, 9), min_size=1, max_size=4).map(sorted)))
+    for _ in range(3):
+        there = checkpoint.sorted_paths(folder)
+        for path in data.draw(st.lists(st.sampled_from(there), unique=True, max_size=len(there) - 1)):
+            cut(path / "model.safetensors")
+        whole = sum(is_whole(path) for path in there)
+        if whole == 0:
+            return
+        if data.draw(st.booleans()):
+            shutil.copytree(there[0], folder / "step_9999999", dirs_exist_ok=True)
+        if data.draw(st.booleans()):
+            moved = folder.with_name(f"{folder.name}-{there[0].name}-{len(list(folder.parent.iterdir()))}")
+            there[0].rename(moved)
+            there[0].symlink_to(moved)
+        step = checkpoint.latest(folder, FACTS).step + 1
+        save(folder, step, keep=keep)
+        left = checkpoint.sorted_paths(folder)
+        assert left[-1].name == checkpoint.name_of(step) and len(left) <= keep
+        assert checkpoint.latest(folder, FACTS).step == step
+        assert sum(map(is_whole, left)) >= min(keep, 2 if whole else 1)
+
+
+def is_whole(path):
+    try:
+        return bool(checkpoint.verify(path))
+    except ValueError:
+        return False
+
+
+def test_weights_that_are_not_finite_are_no_checkpoint(tmp_path):
+    save(tmp_path, 5)
+    bad = parts(6)
+    bad["model"]["w"][3] = float("nan")
+    with pytest.raises(FloatingPointError, match="step 6: w is not finite; not saved"):
+        checkpoint.save(tmp_path, 6, bad, FACTS, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["step_0000005"]
+
+
+def test_what_kills_left_half_written_goes(tmp_path):
+    save(tmp_path / "checkpoints", 5)
+    (tmp_path / "checkpoints" / ".step_0000006.tmp").mkdir()
+    (tmp_path / ".metrics.jsonl.123.abcd.tmp").write_text("{")
+    checkpoint.clear_temporary(tmp_path)
+    assert [path.name for path in tmp_path.rglob(".*")] == []
+    assert checkpoint.latest(tmp_path / "checkpoints", FACTS).step == 5
 
 
 def test_all_damaged_is_an_error(tmp_path):
@@ -162,7 +225,7 @@ def test_journal_continues_without_holes_or_doubles(tmp_path):
     journal = metrics.Journal(path, 0, complete=True)
     for step in range(1, 8):
         journal.append({"step": step, "loss": 0.1 * step})
-    journal.file.write('{"step": 8, "lo')  # a kill in the middle of a line
+    journal.file.write('null\n{"step": "9"}\n[1]\n{"step": null}\n{"step": 8, "lo')  # a kill in the middle of a line
     journal.file.close()
     again = metrics.Journal(path, 5, complete=True)
     again.append({"step": 6, "loss": 7.0})

@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tokencodes import codeversion, config
+from tokencodes import cli, codeversion, config
 from tokencodes.data.store import Store
 from tokencodes.errors import StoppedEarly, UserError
 from tokencodes.train import checkpoint, distributed, loop, metrics
@@ -513,6 +513,64 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(tiny, tmp_path, monke
     monkeypatch.undo()
     assert [line["step"] for line in metrics.read_jsonl(tmp_path / "metrics.jsonl")] == list(range(1, 7))
     loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)  # mended: goes on from the good one
+
+
+@pytest.mark.parametrize("where", ["validation", "weights"])
+def test_what_is_not_finite_after_the_update_is_said_and_not_saved(tiny, tmp_path, monkeypatch, where):
+    """Step, last good checkpoint; started again with the cause gone, the run goes on from there."""
+    real = loop.Trainer.update
+
+    def poisoned(self, step):
+        done = real(self, step)
+        if step == 10:
+            with torch.no_grad():
+                next(self.model.parameters())[0] = math.nan
+        return done
+
+    monkeypatch.setattr(loop.Trainer, "update", poisoned)
+    every = {"validate_every": 10 if where == "validation" else 12, "checkpoint_every": 5}
+    run = tiny.config(train=every).run("learned", 0)
+    with pytest.raises(FloatingPointError, match=r"step 10.* the last good checkpoint is .*step_0000005"):
+        loop.train(run, tiny.store, tmp_path)
+    assert checkpoint.sorted_paths(tmp_path / "checkpoints")[-1].name == "step_0000005"
+    monkeypatch.undo()
+    loop.train(run, tiny.store, tmp_path)
+    assert (tmp_path / "final.json").exists()
+
+
+def test_a_signal_before_the_first_update_stops_before_it(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "verify", lambda store: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(StoppedEarly, match=r"stopped before the first update \(SIGTERM\)"):
+        loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+    assert not list(tmp_path.glob("*.json*"))
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "null", '{"run_sha256": "0"}'])
+def test_a_final_json_of_something_else_is_refused(tiny, straight, tmp_path, text):
+    (tmp_path / "final.json").write_text(text)
+    with pytest.raises(UserError, match="belongs to a run with another config"):
+        loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+
+
+def test_a_finished_run_whose_checkpoint_is_damaged_says_how_to_mend_it(tiny, straight, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(straight("gf2"), out)
+    run = tiny.config().run("gf2", 0)
+    file = checkpoint.sorted_paths(out / "checkpoints")[-1] / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"model.safetensors: damaged: .*; delete .*final.json and start again"):
+        loop.train(run, tiny.store, out)
+    (out / "final.json").unlink()
+    loop.train(run, tiny.store, out)
+    assert bits(out) == bits(straight("gf2"))
+
+
+@pytest.mark.parametrize("minutes", ["0", "-5", "nan", "inf", "ten"])
+def test_a_time_budget_that_is_none_is_refused(tiny, tmp_path, capsys, minutes):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["train", "--run", "x", "--store", "y", "--out", "z", f"--time-budget={minutes}"])
+    assert caught.value.code == 2
+    assert f"a number of minutes above 0 is expected, not '{minutes}'" in capsys.readouterr().err
 
 
 def snapshot(folder):

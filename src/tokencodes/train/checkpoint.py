@@ -23,6 +23,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 NAME = re.compile(r"step_(\d{7,})")
 PARTS = ("model", "optimizer", "rng")
+DAMAGED = ".damaged"
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,17 @@ def name_of(step: int) -> str:
 def save(folder: Path, step: int, parts: dict[str, dict[str, Tensor]], facts: dict[str, Any], keep: int) -> Path:
     """Write checkpoints/step_NNNNNNN and remove the oldest until `keep` are left. Returns its path.
 
-    `facts` go into the manifest. Raises UserError when the disk is full; what was there before is untouched.
+    `facts` go into the manifest. What is there of later steps was passed over, or this one would have been made from
+    it: it does not count, and is set aside as NAME.damaged. Raises UserError when the disk is full, FloatingPointError
+    for weights that are not finite; what was there before is untouched.
     """
     final = folder / name_of(step)
     temporary = folder / f".{final.name}.tmp"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(temporary, ignore_errors=True)  # of an attempt that was killed; the run's lock keeps others out
+    for name, tensor in parts["model"].items():
+        if not tensor.isfinite().all():
+            raise FloatingPointError(f"step {step}: {name} is not finite; not saved")
     try:
         temporary.mkdir()
         files = {}
@@ -75,9 +81,30 @@ def save(folder: Path, step: int, parts: dict[str, dict[str, Tensor]], facts: di
                 f"{final}: the disk is full; the checkpoints before it are untouched; free some space and start again"
             ) from error
         raise
-    for path in sorted_paths(folder)[:-keep]:
-        shutil.rmtree(path)
+    paths = sorted_paths(folder)
+    counted = paths[: paths.index(final) + 1]
+    for path in paths[len(counted) :]:
+        aside = path.with_name(f"{path.name}{DAMAGED}")
+        _remove(aside)
+        path.rename(aside)
+    for path in counted[:-keep]:
+        _remove(path)
     return final
+
+
+def _remove(path: Path) -> None:
+    """A folder, a file, or a link to one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def clear_temporary(out: Path) -> None:
+    """Remove what a kill left half written in a run's folder. The caller has the run's lock."""
+    for folder in (out, out / "checkpoints"):
+        for path in folder.glob(".*.tmp"):
+            _remove(path)
 
 
 def sorted_paths(folder: Path) -> list[Path]:
@@ -96,15 +123,15 @@ def verify(path: Path) -> Checkpoint:
         manifest = read_json(path / MANIFEST)
         if manifest["format"] != FORMAT:
             raise ValueError(f"{path}: format {manifest['format']}, this code reads {FORMAT}")
-        if path.name != name_of(manifest["step"]):
-            raise ValueError(f"{path}: its manifest says step {manifest['step']}")
+        if not isinstance(manifest["step"], int) or path.name != name_of(manifest["step"]):
+            raise ValueError(f"{path}: its manifest says step {manifest['step']!r}")
         if missing := sorted({f"{part}.safetensors" for part in PARTS} - set(manifest["files"])):
             raise ValueError(f"{path}: damaged: its manifest does not list {', '.join(missing)}")
         for name, entry in manifest["files"].items():
             file = path / name
             if not file.is_file() or file.stat().st_size != entry["bytes"] or sha256_file(file) != entry["sha256"]:
                 raise ValueError(f"{file}: damaged: missing, cut, or not the bytes that were written")
-    except (UserError, KeyError, TypeError) as error:
+    except (UserError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: damaged: {error}") from None
     return Checkpoint(path, manifest)
 

@@ -100,6 +100,7 @@ class Trainer:
         train, context = run.train, run.model.context_length
         self.label = f"{run.interface_name}-s{run.seed}"
         self.folder = out / "checkpoints"
+        self.last_good: Path | None = None  # the checkpoint that was continued from, or written last
         self.facts = {
             "identity": run.identity(),
             "store_sha256": store.sha256,
@@ -195,21 +196,28 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss_sum, data_s = self.accumulate(step)
         norm = distributed.number(torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.grad_clip))
-        loss_sum, wishes = self.ranks.all_sum([loss_sum, float(self.stop.now())])
+        wrong = [
+            float(rank == self.ranks.rank and not math.isfinite(loss_sum)) for rank in range(self.ranks.world_size)
+        ]
+        loss_sum, wishes, *wrong = self.ranks.all_sum([loss_sum, float(self.stop.now()), *wrong])
         loss = loss_sum / train.tokens_per_step
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            kept = checkpoint.sorted_paths(self.folder)
+            ranks = [rank for rank, count in enumerate(wrong) if count] or [self.ranks.rank]
             raise FloatingPointError(
-                f"step {step}, rank {self.ranks.rank}: loss {loss}, gradient norm {norm}; stopped before the update; "
-                f"the last good checkpoint is {kept[-1] if kept else 'not written yet'}"
+                f"step {step}, rank {', '.join(map(str, ranks))}: loss {loss}, gradient norm {norm}; stopped before "
+                f"the update; {self.where_to_go_back()}"
             )
         self.optimizer.step()
         record = {"step": step, "loss": loss, "lr": rate, "grad_norm": norm, "tokens": step * train.tokens_per_step}
         return record, data_s, wishes > 0
 
+    def where_to_go_back(self) -> str:
+        """For what is said when training has gone astray."""
+        return f"the last good checkpoint is {self.last_good or 'not written yet'}"
+
     @torch.no_grad()
-    def validate(self) -> float:
-        """Mean loss over the fixed validation windows, nats a token."""
+    def validate(self, step: int) -> float:
+        """Mean loss over the fixed validation windows, nats a token. Raises FloatingPointError if it is not finite."""
         size = self.run.train.micro_batch_size
         total = 0.0
         for batch in range(self.validation_batches):
@@ -218,7 +226,10 @@ class Trainer:
                 total += self.losses(windows).item()
             else:
                 self.losses(np.zeros((1, self.run.model.context_length + 1), dtype=np.int64))  # for the others alone
-        return self.ranks.all_sum([total])[0] / (self.n_validation * self.run.model.context_length)
+        loss = self.ranks.all_sum([total])[0] / (self.n_validation * self.run.model.context_length)
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"validation loss {loss} after step {step}; {self.where_to_go_back()}")
+        return loss
 
     def pace(self, seconds: float) -> dict[str, float | None]:
         """Of a step of that many seconds: tokens/s over all ranks, MFU (null if no peak is known), peak memory."""
@@ -239,15 +250,15 @@ class Trainer:
         found = checkpoint.latest(self.folder, self.facts)
         if found is None:
             return 0
-        if found.manifest["code"] != self.code:
+        if found.manifest.get("code") != self.code:
             match self.run.train.on_code_change:
                 case "refuse" if found.step == self.run.train.max_steps:
-                    self.code = found.manifest["code"]  # finished: it is kept, and stays what that code made
+                    self.code = found.manifest.get("code")  # finished: it is kept, and stays what that code made
                 case "refuse":
                     raise UserError(
                         f"{found.path}: was made by other training code; set train.on_code_change to `continue` to go "
                         f"on from it or to `restart` to train anew, or go back to the code of version "
-                        f"{found.manifest['versions']['tokencodes']}"
+                        f"{found.manifest.get('versions', {}).get('tokencodes', 'unknown')}"
                     )
                 case "restart":
                     if self.ranks.main:
@@ -260,6 +271,7 @@ class Trainer:
         self.model.load_state_dict(weights, strict=True)
         optim.load_state(self.model, self.optimizer, found.tensors("optimizer"))
         distributed.set_rng_state(found.tensors("rng"), self.ranks.device)
+        self.last_good = found.path
         return found.step
 
     def save(self, step: int, journals: list[metrics.Journal | metrics.Board]) -> None:
@@ -274,7 +286,11 @@ class Trainer:
                 for journal in journals:
                     journal.sync()
                 facts = {**self.facts, "code": self.code, "versions": versions()}
-                checkpoint.save(self.folder, step, parts, facts, self.run.train.keep_checkpoints)
+                try:
+                    saved = checkpoint.save(self.folder, step, parts, facts, self.run.train.keep_checkpoints)
+                except FloatingPointError as error:
+                    raise FloatingPointError(f"{error}; {self.where_to_go_back()}") from None
+                self.last_good = saved
             self.ranks.barrier()
 
     # ------------------------------------------------------------- the whole
@@ -282,6 +298,13 @@ class Trainer:
     def loop(self) -> None:
         """From the newest checkpoint to the last step; final.json is written last."""
         train, main = self.run.train, self.ranks.main
+        # What is asked for while a start reads and hashes need not wait for the first update. A time budget has to, for
+        # each start to get further
+        if self.ranks.all_sum([float(self.stop.reason is not None)])[0]:
+            why = self.stop.reason or "another rank"
+            raise StoppedEarly(f"train {self.label}: stopped before the first update ({why}); start again to go on")
+        if main:
+            checkpoint.clear_temporary(self.out)
         start = self.resume()
         journals: list[metrics.Journal | metrics.Board] = []
         if main:
@@ -299,7 +322,7 @@ class Trainer:
                     record, data_s, stopping = self.update(step)
                     last = step == train.max_steps
                     if step % train.validate_every == 0 or last:
-                        record["val_loss"] = self.validate()
+                        record["val_loss"] = self.validate(step)
                 if main:
                     seconds = time.monotonic() - begun
                     pace = {"step": step, **self.pace(seconds), "data_s": data_s}
@@ -345,7 +368,7 @@ class Trainer:
                 "code": self.code,
                 "versions": versions(),
                 "hardware": hardware(self.ranks),
-                "wall_s": math.fsum(line["step_s"] for line in metrics.read_jsonl(self.out / "timing.jsonl")),
+                "wall_s": math.fsum(line.get("step_s", 0.0) for line in metrics.read_jsonl(self.out / "timing.jsonl")),
             },
         )
 
@@ -388,13 +411,19 @@ def check_store(run: config.Run, store: Store) -> None:
 
 
 def already_done(run: config.Run, out: Path) -> bool:
-    """Whether final.json stands there. Raises UserError if it is another run's."""
-    if not (out / "final.json").exists():
+    """Whether final.json stands there. Raises UserError if it is another run's, or if its checkpoint is damaged."""
+    path = out / "final.json"
+    if not path.exists():
         return False
-    if read_json(out / "final.json").get("run_sha256") != digest(run.identity()):
-        raise UserError(
-            f"{out / 'final.json'}: belongs to a run with another config; delete {out} or use another `name`"
-        )
+    final = read_json(path)
+    if not isinstance(final, dict) or final.get("run_sha256") != digest(run.identity()):
+        raise UserError(f"{path}: belongs to a run with another config; delete {out} or use another `name`")
+    last = out / "checkpoints" / checkpoint.name_of(run.train.max_steps)
+    if last.exists():  # a model that was exported needs it no more
+        try:
+            checkpoint.verify(last)
+        except ValueError as error:
+            raise UserError(f"{error}; delete {path} and start again: training goes on from the one before") from None
     return True
 
 

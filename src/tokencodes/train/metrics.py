@@ -35,7 +35,7 @@ class Journal:
                     step = json.loads(line)["step"]
                 except (json.JSONDecodeError, KeyError, TypeError):
                     continue
-                if step <= last_step:
+                if isinstance(step, int) and step <= last_step:
                     lines.append((step, line))
         if complete and [step for step, _ in lines] != list(range(1, last_step + 1)):
             raise UserError(
