@@ -20,10 +20,11 @@ def test_everything_is_made_and_no_job_is_repeated(quickstart):
     assert "Trying to restart job" not in said
 
 
-def test_nothing_is_left_to_do_wherever_it_was_made(quickstart):
+def test_nothing_is_left_to_do_wherever_it_was_made(quickstart, wheel_cache):
     project, _ = quickstart.end()
-    assert project.planned(config=None, profile="slurm") == {}
-    assert project.planned(config=None) == {}
+    cache = ("--config", f"cache={wheel_cache}")
+    assert project.planned(*cache, config=None, profile="slurm") == {}
+    assert project.planned(*cache, config=None) == {}
 
 
 def test_a_log_says_where_it_was_made_and_survives(quickstart):
