@@ -83,6 +83,7 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
                     loss.backward()
             torch.nn.utils.clip_grad_norm_(net.parameters(), train.grad_clip)
             optimizer.step()
+        del module, optimizer, net, loss  # before the ranks part
     counts = accounting.count(spec, model)
     return {
         "planned": plan.state_bytes(counts, model, train.n_gpus, train.parallel) + plan.activation_bytes(model, train),

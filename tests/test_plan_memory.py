@@ -1,6 +1,9 @@
 """The plan's memory against the peak of torch's allocator in real training steps; figures of the data are elsewhere."""
 
 import importlib.util
+import json
+import subprocess
+import sys
 
 import pytest
 
@@ -38,4 +41,15 @@ def benchmark(root):
 def test_plan_is_near_the_peak_of_what_was_allocated(benchmark, case):
     model, train, interface = case
     found = benchmark.measure({**SMALL, **model}, train, interface)
+    assert found["planned"] == pytest.approx(found["tensors"], rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_plan_is_near_the_peak_of_one_of_two_ranks(root, parallel):
+    shape = [{**SMALL, "d_model": 128, "d_ff": 512}, {"n_gpus": 2, "parallel": parallel, "micro_batch_size": 4}, TABLE]
+    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    line += [root / "benchmarks" / "plan_memory.py", json.dumps(shape)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"planned"')))
     assert found["planned"] == pytest.approx(found["tensors"], rel=TOLERANCE)

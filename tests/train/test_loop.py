@@ -170,10 +170,8 @@ def test_without_a_compiler_compile_is_refused_in_one_line(tiny, tmp_path):
     env = {**ENV, "CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert (
-        "train.compile: true, but nothing here compiles" in done.stderr
-        and "apt-get install g++ python3-dev" in done.stderr
-    )
+    assert "train.compile: true, but nothing here compiles" in done.stderr
+    assert "apt-get install g++ python3-dev" in done.stderr
 
 
 def test_the_gradient_is_that_of_the_mean_token_loss(tiny):
@@ -302,6 +300,24 @@ def test_kills_while_saving_and_a_budget_that_is_over_at_once_cost_no_bit(tiny, 
     assert sum(code != 0 for code in codes) >= 2, codes  # on a slow machine one may come too late
     finish(line)
     assert bits(tmp_path / "out") == long_straight(ranks)
+
+
+def test_sharded_training_in_bfloat16_resumes_to_the_bit_and_may_end_on_one_rank(tiny, tmp_path):
+    whole, stopped, moved = (tmp_path / name for name in ("whole", "stopped", "moved"))
+    split = {"ranks": 2, "micro_batch_size": 1, "parallel": "fsdp", "precision": "bf16"}
+    for folder in (whole, stopped, moved):
+        folder.mkdir()
+    finish(command(tiny, whole, **split))
+    line = command(tiny, stopped, **split)
+    for _ in range(2):
+        subprocess.run([*line, "--time-budget", "0.0001"], env=ENV, capture_output=True, timeout=300)
+    assert len(metrics.read_jsonl(stopped / "out" / "metrics.jsonl")) == 2
+    shutil.copytree(stopped / "out", moved / "out")
+    finish(line)
+    assert bits(stopped / "out") == bits(whole / "out")
+    finish(command(tiny, moved, precision="bf16"))
+    losses = [metrics.read_jsonl(folder / "out" / "metrics.jsonl")[-1]["val_loss"] for folder in (moved, whole)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 def test_the_time_budget_stops_in_time_and_the_run_goes_on(tiny, tmp_path):
