@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokencodes.analysis import curves
@@ -12,6 +12,7 @@ from tokencodes.analysis import curves
 TOKENS = np.arange(1, 201) * 1000.0
 
 
+@settings(deadline=None)
 @given(st.floats(1.05, 4.0))
 def test_a_model_that_takes_so_many_times_the_tokens_is_found_to(ratio):
     found = curves.behind(TOKENS, 4 + 50 / np.sqrt(TOKENS / ratio), 4 + 50 / np.sqrt(TOKENS))
