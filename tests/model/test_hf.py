@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM
 
 from tokencodes import config
 from tokencodes.model import hf, transformer
@@ -106,6 +106,57 @@ def test_cache_in_chunks_equals_one_pass(saved):
     assert torch.equal(model(IDS, logits_to_keep=3).logits, model(IDS).logits[:, -3:])
 
 
+@pytest.fixture(scope="module")
+def language_model():
+    net, settings = make("gf2")
+    return hf.from_transformer(net, settings)
+
+
+@pytest.mark.parametrize("body", [False, True], ids=["language model", "body"])
+def test_the_older_name_of_the_cache_is_the_same_cache(language_model, body):
+    model = language_model.model if body else language_model
+    whole = model(IDS)[0]
+    for name in ("cache", "past_key_values"):
+        first = model(IDS[:, :7], use_cache=True)
+        second = model(IDS[:, 7:], **{name: first.cache})
+        torch.testing.assert_close(second[0], whole[:, 7:], rtol=1e-4, atol=1e-4)
+    with pytest.raises(TypeError, match="give the cache once"):
+        model(IDS[:, 7:], cache=first.cache, past_key_values=first.cache)
+
+
+def test_options_do_what_they_do_in_transformers_or_are_refused(language_model):
+    model = language_model
+    plain = model(IDS)
+    out = model(IDS, output_hidden_states=True, output_attentions=False)
+    states = out.hidden_states
+    assert len(states) == MODEL.n_layers + 1 and torch.equal(states[0], model.model.decoder.input(IDS))
+    assert torch.equal(states[-1], model.model(IDS).last_hidden_state) and torch.equal(out.logits, plain.logits)
+    as_tuple = model(IDS, labels=IDS, return_dict=False)
+    assert isinstance(as_tuple, tuple) and torch.equal(as_tuple[1], plain.logits)
+    halved = model(IDS, labels=IDS, num_items_in_batch=2 * IDS[:, 1:].numel()).loss
+    torch.testing.assert_close(halved * 2, as_tuple[0])
+    for asked in ({"output_attentions": True}, {"token_type_ids": IDS}, {"atention_mask": IDS}):
+        for called in (model, model.model):
+            with pytest.raises(TypeError, match=f"does not take {next(iter(asked))}"):
+                called(IDS, **asked)
+
+
+def test_generation_reports_its_hidden_states_and_takes_beams(language_model):
+    kwargs = {"max_new_tokens": 3, "eos_token_id": None, "pad_token_id": 0, "return_dict_in_generate": True}
+    out = language_model.generate(IDS[:1], output_hidden_states=True, num_beams=2, **kwargs)
+    assert len(out.hidden_states) == 3 and out.sequences.shape == (1, IDS.shape[1] + 3)
+
+
+@pytest.mark.parametrize("kind", ["learned", "gf2"])
+def test_the_body_alone_loads_from_a_language_model(saved, kind):
+    net, path = saved(kind)
+    body = AutoModel.from_pretrained(path)
+    assert torch.equal(body(IDS).last_hidden_state, net.decoder(IDS))
+    edit_tensors(path, lambda tensors: tensors.update({"model.extra": torch.zeros(2)}))
+    with pytest.raises(ValueError, match=r"unknown tensors: .*extra"):
+        AutoModel.from_pretrained(path)
+
+
 def edit_tensors(path, change):
     tensors = load_file(path / "model.safetensors")
     change(tensors)
@@ -170,6 +221,26 @@ def test_what_is_fixed_survives_loading_in_half_precision(saved, kind, dtype, de
         assert found.dtype == buffer.dtype and torch.equal(found, buffer), name
     assert torch.equal(model.model.decoder.input(IDS), net.decoder.input(IDS))
     assert model(IDS).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "orthogonal", "gaussian_orthogonal", "gf2"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_what_was_saved_in_half_precision_loads_again(tmp_path, recwarn, kind, dtype):
+    model = hf.from_transformer(*make(kind)).to(dtype)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path)
+    said = [str(warning.message) for warning in recwarn if "was saved in" in str(warning.message)]
+    assert len(said) == sum(b.is_floating_point() for b in model.get_input_embeddings().buffers())
+    assert all(str(dtype) in line for line in said)
+    torch.testing.assert_close(again(IDS).logits, model(IDS).logits)
+
+    def nudge(tensors):
+        book = tensors["model.decoder.input.codebook"]
+        book[3, 1] = 1 - book[3, 1] if book.dtype == torch.uint8 else book[3, 1] * 1.01
+
+    edit_tensors(tmp_path, nudge)
+    with pytest.raises(ValueError, match=r"codebook differs .* 1 row.* 3"):
+        AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "orthogonal", "gaussian_orthogonal"])

@@ -3,9 +3,11 @@
 Importing this module registers the model type `tokencodes`; `import tokencodes` does so when it is needed. Labels
 follow the Transformers convention (they are shifted inside the loss), while the trainer's targets are already shifted;
 logits are the same. A model that is loaded from disk is refused unless every tensor was there and the fixed code book
-equals, bit for bit, the one that its config defines.
+equals, bit for bit, the one that its config defines (or that one rounded, if the model was saved in half precision).
 """
 
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,17 @@ import transformers
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+from transformers.utils.generic import can_return_tuple
+from transformers.utils.output_capturing import capture_outputs
 
 from tokencodes.interfaces import interface as interfaces
 from tokencodes.model.hf_config import NAMES, TokenCodesConfig, to_config
-from tokencodes.model.transformer import Decoder, Transformer
+from tokencodes.model.transformer import Block, Decoder, Transformer
 
 __all__ = ["NAMES", "TokenCodesConfig", "TokenCodesForCausalLM", "TokenCodesModel", "load", "to_config"]
+
+HALF = (torch.bfloat16, torch.float16)  # types in which a model may have been saved
+LOSS_OPTIONS = frozenset({"num_items_in_batch", "ignore_index", "shift_labels"})  # of Transformers' causal loss
 
 
 class TokenCodesPreTrainedModel(PreTrainedModel):
@@ -29,6 +36,7 @@ class TokenCodesPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     _no_split_modules = ("Block",)
     _supports_sdpa = True
+    _can_record_outputs = {"hidden_states": Block}  # noqa: RUF012  output_hidden_states=True, as Transformers' own models
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
@@ -61,6 +69,8 @@ class TokenCodesPreTrainedModel(PreTrainedModel):
 class TokenCodesModel(TokenCodesPreTrainedModel):
     """Input interface, blocks and final norm."""
 
+    _keys_to_ignore_on_load_unexpected = (r"^lm_head\.",)  # a stored language model has a head, this one has none
+
     def __init__(self, config: TokenCodesConfig):
         super().__init__(config)
         self.decoder = Decoder(*config.spec())
@@ -72,6 +82,7 @@ class TokenCodesModel(TokenCodesPreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.decoder.input = value
 
+    @capture_outputs
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -83,7 +94,9 @@ class TokenCodesModel(TokenCodesPreTrainedModel):
         **kwargs: Any,
     ) -> BaseModelOutputWithPast:
         """`attention_mask` (B, keys), 0 at padding, on either side; or (B, 1, T, keys), as attention takes it; `cache`
-        a Transformers cache."""
+        (or by its older name `past_key_values`) a Transformers cache. Also `return_dict` and `output_hidden_states`, as
+        in Transformers. Raises TypeError for any other argument that asks for something."""
+        cache = settled(kwargs, cache, {"output_hidden_states"})
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         if use_cache and cache is None:
@@ -119,6 +132,7 @@ class TokenCodesForCausalLM(TokenCodesPreTrainedModel, GenerationMixin):
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -131,15 +145,34 @@ class TokenCodesForCausalLM(TokenCodesPreTrainedModel, GenerationMixin):
         logits_to_keep: int | Tensor = 0,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """`labels` (B, T) are the input ids themselves, -100 where a token does not count; the loss shifts them."""
-        outputs = self.model(input_ids, attention_mask, position_ids, cache, inputs_embeds, use_cache)
+        """`labels` (B, T) are the input ids themselves, -100 where a token does not count; the loss shifts them.
+        Options of Transformers' loss are taken too; for the rest see TokenCodesModel."""
+        options = {name: kwargs.pop(name) for name in LOSS_OPTIONS & kwargs.keys()}
+        outputs = self.model(input_ids, attention_mask, position_ids, cache, inputs_embeds, use_cache, **kwargs)
         hidden = outputs.last_hidden_state
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.lm_head(hidden[:, keep])
         loss = None
         if labels is not None:
-            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
-        return CausalLMOutputWithPast(loss=loss, logits=logits, cache=outputs.cache)
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options)
+        return CausalLMOutputWithPast(
+            loss=loss, logits=logits, cache=outputs.cache, hidden_states=outputs.hidden_states
+        )
+
+
+def settled(options: dict[str, Any], cache: Any, known: set[str]) -> Any:
+    """The cache, whichever of its two names it was given by.
+
+    Raises TypeError for an option outside `known`, unless it is None or False: what would be passed over in silence
+    would give other numbers than its caller believes.
+    """
+    old = options.get("past_key_values")
+    if old is not None and cache is not None:
+        raise TypeError("give the cache once: `cache` and `past_key_values` are the same argument")
+    asked = {name for name, value in options.items() if value is not None and value is not False}
+    if refused := sorted(asked - known - {"past_key_values"}):
+        raise TypeError(f"this model does not take {', '.join(refused)}; leave it out")
+    return cache if old is None else old
 
 
 def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor | None:
@@ -164,7 +197,9 @@ def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch
 def buffer_differences(model: nn.Module) -> list[str]:
     """Names of the buffers of the input interface that are not, bit for bit, what the model's config defines.
 
-    A buffer on the meta device holds no value to compare (`device_map="meta"`, or one that is offloaded).
+    A continuous buffer may also be, as a whole, the defined one rounded to half precision, as a model has it that was
+    saved in that: this is warned of. A buffer on the meta device holds no value to compare (`device_map="meta"`, or one
+    that is offloaded).
     """
     interface, settings = model.config.spec()
     expected = dict(
@@ -178,13 +213,25 @@ def buffer_differences(model: nn.Module) -> list[str]:
         found = stored[name].detach().cpu()
         if found.dtype != tensor.dtype and tensor.is_floating_point():
             tensor = tensor.to(found.dtype)  # loaded in another precision on purpose
-        if not torch.equal(found, tensor):
-            wrong = (
-                (found != tensor).flatten(1).any(1).nonzero().flatten().tolist() if found.shape == tensor.shape else []
-            )
-            rows = f" in {len(wrong)} row(s), the first {wrong[0]}" if wrong else ""
-            problems.append(f"{name} differs from what the config defines{rows}")
+        if torch.equal(found, tensor):
+            continue
+        if half := next((kind for kind, rounded in roundings(tensor) if torch.equal(found, rounded)), None):
+            warnings.warn(f"{name} was saved in {half}: it is what the config defines, rounded to that", stacklevel=3)
+            continue
+        meant = [tensor, *(rounded for _, rounded in roundings(tensor))] if found.shape == tensor.shape else []
+        wrong = min(
+            ((found != each).flatten(1).any(1).nonzero().flatten().tolist() for each in meant), key=len, default=[]
+        )
+        rows = f" in {len(wrong)} row(s), the first {wrong[0]}" if wrong else ""
+        problems.append(f"{name} differs from what the config defines{rows}")
     return problems
+
+
+def roundings(tensor: Tensor) -> Iterator[tuple[torch.dtype, Tensor]]:
+    """A continuous tensor as it is after having been stored in each half precision; of a binary one, nothing."""
+    if tensor.is_floating_point():
+        for kind in HALF:
+            yield kind, tensor.to(kind).to(tensor.dtype)
 
 
 def from_transformer(model: Transformer, settings: TokenCodesConfig) -> TokenCodesForCausalLM:

@@ -31,6 +31,10 @@ AUTO_MAP = {
     "AutoModelForCausalLM": f"{ENTRY}.TokenCodesForCausalLM",
 }
 
+# For the card of a model. The versions are the package's own lower bounds: no older ones were tried.
+NEEDS = """Without the package, `trust_remote_code=True` loads it: that runs the code in this folder. It needs
+transformers>=5.24, pydantic>=2.10 and torch>=2.8; older versions of Transformers do not load it."""
+
 
 def write(folder: Path) -> None:
     """Write the modules into a model's folder."""
