@@ -1,20 +1,43 @@
 """The final checkpoint as a Transformers model directory, with what it was made from beside it."""
 
+import os
 import shutil
+from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 
 from tokencodes import config
-from tokencodes.errors import UserError
-from tokencodes.files import fsync_directory, fsync_file, read_json, sha256_file, write_json, write_text
+from tokencodes.errors import UserError, one_line
+from tokencodes.files import (
+    DISK_FULL,
+    fsync_directory,
+    fsync_file,
+    full_disk_named,
+    read_json,
+    sha256_file,
+    write_json,
+    write_text,
+)
 from tokencodes.model import hf, standalone
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import checkpoint
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+# A folder is a model directory of ours, which may be replaced, if it has one of the first and nothing but the second.
+# (Before a rule runs again, Snakemake deletes what it declares, tokencodes.json among it, and leaves the rest.)
+MARKS = ("tokencodes.json", f"{standalone.ENTRY}.py")
+OURS = (
+    *("config.json", "generation_config.json", "model.safetensors", "README.md", ".snakemake_timestamp"),
+    *(*MARKS, *TOKENIZER_FILES, "configuration_tokencodes.py", "tokencodes_*.py"),
+)
+# What is read of final.json, here and in the card.
+TEXTS = ("checkpoint", "model_sha256", "store_sha256", "tokenizer_sha256")
+NUMBERS = ("step", "tokens", "val_loss", "unigram_entropy")
 
 
 def trained(run_dir: Path) -> tuple[config.Run, Transformer, dict[str, Any]]:
@@ -22,7 +45,7 @@ def trained(run_dir: Path) -> tuple[config.Run, Transformer, dict[str, Any]]:
 
     Raises UserError if the run is not finished, or if the checkpoint is not the one that final.json names.
     """
-    final = read_json(run_dir / "final.json")
+    final = finished(run_dir / "final.json")
     run = config.load_run(run_dir / "run.yaml")
     path = run_dir / final["checkpoint"]
     try:
@@ -32,8 +55,37 @@ def trained(run_dir: Path) -> tuple[config.Run, Transformer, dict[str, Any]]:
     if found.manifest["files"]["model.safetensors"]["sha256"] != final["model_sha256"]:
         raise UserError(f"{path}: its weights are not those of {run_dir / 'final.json'}; train again")
     model = Transformer(run.interface, run.model)
-    model.load_state_dict(found.tensors("model"), strict=True)
+    try:
+        model.load_state_dict(found.tensors("model"), strict=True)
+    except (RuntimeError, SafetensorError) as error:
+        raise UserError(f"{path}: is not the model of {run_dir / 'run.yaml'} ({one_line(error)[:160]})") from None
     return run, model.eval(), final
+
+
+def finished(path: Path) -> dict[str, Any]:
+    """final.json. Raises UserError if it is not what `tokencodes train` writes."""
+    final = read_json(path)
+    held = final if isinstance(final, dict) else {}
+    versions = held.get("versions")
+    wrong = [name for name in TEXTS if not isinstance(held.get(name), str)]
+    wrong += [name for name in NUMBERS if not isinstance(held.get(name), int | float)]
+    wrong += [] if isinstance(versions, dict) and "tokencodes" in versions else ["versions"]
+    if wrong:
+        raise UserError(f"{path}: does not say {', '.join(wrong)}; delete it and start `tokencodes train` again")
+    return held
+
+
+def end_of_text(tokenizer: Path) -> int:
+    """The id of the token that ends a document. Raises UserError if `tokencodes tokenizer` did not write the folder."""
+    stated = read_json(tokenizer / "manifest.json")
+    end = stated.get("eos_token_id") if isinstance(stated, dict) else None
+    if not isinstance(end, int) or isinstance(end, bool):
+        raise UserError(f"{tokenizer / 'manifest.json'}: does not say eos_token_id; run `tokencodes tokenizer` again")
+    if not (tokenizer / "tokenizer.json").is_file():
+        raise UserError(
+            f"{tokenizer / 'tokenizer.json'}: no such file; run `tokencodes tokenizer`, and give its folder"
+        )
+    return end
 
 
 def card(run: config.Run, final: dict[str, Any]) -> str:
@@ -50,11 +102,13 @@ A decoder language model whose input interface is `{run.interface_name}`, traine
 {final["versions"]["tokencodes"]}. It takes part in a comparison of input interfaces and is not meant for other use.
 
 ```python
-import tokencodes  # without the package: pass trust_remote_code=True, which runs the code in this folder
+import tokencodes  # without the package: see below
 from transformers import AutoModelForCausalLM, AutoTokenizer
 model = AutoModelForCausalLM.from_pretrained(".")
 tokenizer = AutoTokenizer.from_pretrained(".")
 ```
+
+{standalone.NEEDS}
 
 | what | value |
 |---|---|
@@ -73,18 +127,19 @@ The whole run, resolved, is in tokencodes.json.
 
 def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
     """Write `out`: config.json, model.safetensors, generation_config.json, tokenizer files, the model's code, README.md
-    and tokencodes.json. Raises UserError if the tokenizer is not the run's.
+    and tokencodes.json. Raises UserError if the tokenizer is not the run's, or if `out` is not free (see `place`).
     """
+    place(out, run_dir, tokenizer)
+    end = end_of_text(tokenizer)
     run, model, final = trained(run_dir)
     if sha256_file(tokenizer / "tokenizer.json") != final["tokenizer_sha256"]:
         raise UserError(f"{tokenizer / 'tokenizer.json'}: is not the tokenizer that {run_dir} was trained with")
-    ids = read_json(tokenizer / "manifest.json")
     settings = hf.to_config(
         run.interface,
         run.model,
-        bos_token_id=ids["eos_token_id"],
-        eos_token_id=ids["eos_token_id"],
-        pad_token_id=ids["eos_token_id"],
+        bos_token_id=end,
+        eos_token_id=end,
+        pad_token_id=end,
         auto_map=standalone.AUTO_MAP,
     )
     facts = {
@@ -99,24 +154,91 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
     print(f"{out}: {sum(p.numel() for p in model.parameters()):,} parameters")
 
 
+def place(out: Path, *sources: Path | None) -> Path:
+    """`out` as an absolute path, which is free: not there, empty, or a model directory of ours, to be replaced.
+
+    Raises UserError if it is none of these, or if it is, holds or lies in one of `sources`: what the model is made of.
+    """
+    where = out.resolve()
+    for source in sources:
+        made_from = None if source is None else source.resolve()
+        if made_from and (where.is_relative_to(made_from) or made_from.is_relative_to(where)):
+            raise UserError(f"{out}: is, holds or lies in {source}, which the model is made of; name another folder")
+    if where.exists() and not where.is_dir():
+        raise UserError(f"{out}: is a file; name a folder for the model")
+    held = sorted(path.name for path in where.iterdir()) if where.exists() else []
+    foreign = [name for name in held if not any(fnmatch(name, ours) for ours in OURS) or (where / name).is_dir()]
+    if held and (foreign or not set(MARKS) & set(held)):
+        said = f"holds {foreign[0]}, which is not part of one" if foreign else f"has no {MARKS[0]}"
+        raise UserError(f"{out}: is not empty, and not a model directory of ours ({said}); name another folder")
+    return where
+
+
 def write_model(
-    adapter: hf.TokenCodesForCausalLM, tokenizer: Path | None, readme: str, facts: dict[str, Any], out: Path
+    adapter: hf.TokenCodesForCausalLM,
+    tokenizer: Path | None,
+    readme: str,
+    facts: dict[str, Any],
+    out: Path,
+    check: Callable[[Path], None] = lambda folder: None,
 ) -> None:
     """A model directory: `adapter`, the tokenizer's files, the model's own code, README.md, and as tokencodes.json
-    `facts` and the hash of the weights. It is written under a temporary name and renamed."""
-    temporary = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    `facts` and the hash of the weights.
+
+    It is written under a temporary name; `check` may look at it there and refuse it. Then it takes the place of what
+    `out` held, which is removed last. Raises UserError if `out` is not free (see `place`) or cannot be written.
+    """
+    where = place(out)
+    temporary, old = (where.with_name(f".{where.name}.{kind}") for kind in ("tmp", "old"))
+    try:
+        with full_disk_named(out):
+            where.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            _fill(temporary, adapter, tokenizer, readme, facts)
+            check(temporary)
+            _swap(temporary, where, old)
+    except SafetensorError as error:
+        if not any(os.strerror(number) in str(error) for number in DISK_FULL):
+            raise
+        raise UserError(
+            f"{out}: the disk is full; nothing was changed there; free some space and start again"
+        ) from None
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        raise UserError(f"{out}: cannot be written ({os.strerror(error.errno).lower()}); name another folder") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _fill(
+    folder: Path, adapter: hf.TokenCodesForCausalLM, tokenizer: Path | None, readme: str, facts: dict[str, Any]
+) -> None:
+    """All files of a model directory, on the disk."""
     transformers.utils.logging.disable_progress_bar()
-    adapter.save_pretrained(temporary, max_shard_size="1TB")  # one file: its hash is the model's
+    adapter.save_pretrained(folder, max_shard_size="1TB")  # one file: its hash is the model's
     for name in TOKENIZER_FILES if tokenizer else ():
         if (tokenizer / name).exists():
-            shutil.copyfile(tokenizer / name, temporary / name)
-    standalone.write(temporary)
-    write_text(temporary / "README.md", readme)
-    write_json(temporary / "tokencodes.json", {**facts, "model_sha256": sha256_file(temporary / "model.safetensors")})
-    for path in temporary.iterdir():
-        shutil.copymode(temporary / "README.md", path)  # safetensors are written for their owner alone
+            shutil.copyfile(tokenizer / name, folder / name)
+    standalone.write(folder)
+    write_text(folder / "README.md", readme)
+    write_json(folder / "tokencodes.json", {**facts, "model_sha256": sha256_file(folder / "model.safetensors")})
+    for path in folder.iterdir():
+        shutil.copymode(folder / "README.md", path)  # safetensors are written for their owner alone
         fsync_file(path)
-    shutil.rmtree(out, ignore_errors=True)
-    temporary.rename(out)
+    fsync_directory(folder)
+
+
+def _swap(new: Path, out: Path, old: Path) -> None:
+    """`new` becomes `out`. What `out` was is set aside as `old` until then, so that one of the two is there whole."""
+    replaced = out.exists()
+    if replaced:
+        shutil.rmtree(old, ignore_errors=True)  # of an attempt that was killed after its model was in place
+        out.rename(old)
+    try:
+        new.rename(out)
+    except BaseException:
+        if replaced:
+            old.rename(out)
+        raise
     fsync_directory(out.parent)
+    shutil.rmtree(old, ignore_errors=True)

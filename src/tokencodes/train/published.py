@@ -1,20 +1,21 @@
 """`tokencodes import`: a published checkpoint of the same shape as a model directory of ours.
 
 A key map (YAML) says which of its tensors become which of ours; the default has the names of Transformers' Llama. The
-weights must come out as exactly the model that the config describes: what is missing, left over, of another shape, not
-finite, or a code book that differs from the config's, is named, and nothing is written.
+weights must come out as exactly the model that the config describes: what is missing, left over, of another shape or
+type, not finite, or a code book that differs from the config's, is named, and nothing is written.
 """
 
 import fnmatch
-import pickle
+import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
+from transformers import CONFIG_MAPPING
 
 from tokencodes import config
 from tokencodes.errors import UserError, one_line
@@ -27,15 +28,41 @@ from tokencodes.train import export
 LLAMA = Path(__file__).with_name("import_llama.yaml")
 LAYER = "{layer}"
 CODEBOOK, LIFT = "decoder.input.codebook", "decoder.input.lift"
-INPUTS = ("decoder.input.weight", CODEBOOK)  # a map may name both; an interface has one
 NAMED = 4  # names that a message lists before "and n more"
+TABLE, HEAD = "decoder.input.weight", "lm_head.weight"
+INPUTS = (TABLE, CODEBOOK)  # a map may name both; an interface has one
+WEIGHT_TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)  # others need scales that no map names
+CODE_TYPES = (*WEIGHT_TYPES, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+ARCHITECTURES = ("llama", "tokencodes")  # of those that Transformers knows; what it does not know is only mentioned
+# Keys of a config.json that change what the weights compute, and the values that change nothing.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "embedding_multiplier": (1,),
+    "embedding_scale": (1,),
+    "scale_embedding": (False,),
+    "scale_emb": (1,),
+    "residual_multiplier": (1,),
+    "residual_scale": (1,),
+    "attention_multiplier": (),
+    "logits_scaling": (1,),
+    "logit_scale": (1,),
+    "final_logit_softcapping": (0,),
+    "attn_logit_softcapping": (0,),
+    "partial_rotary_factor": (1,),
+    "rotary_pct": (1,),
+    "use_qk_norm": (False,),
+    "no_rope_layers": ([],),
+}
 N_PROBE = 16  # token ids on which the written model is run
 
 
 class KeyMap(config.Strict):
     """Which tensors of a checkpoint become which of ours."""
 
-    tensors: dict[str, str | list[str]]  # ours: theirs, or several whose rows follow one another; {layer} is a number
+    tensors: dict[
+        str, str | Annotated[list[str], Field(min_length=1)]
+    ]  # ours: theirs, or several whose rows follow one another; {layer} is a number
     files: list[str] = Field(default_factory=list)  # in the folder of the weights; none: all its *.safetensors
     within: str | None = None  # of a PyTorch file: the key under which the tensors are
     rope: Literal["half", "interleaved"] = (
@@ -63,7 +90,7 @@ def weight_files(weights: Path, keys: KeyMap) -> list[Path]:
         return [weights]
     if not weights.is_dir():
         raise UserError(f"{weights}: no such file or folder; name the checkpoint's")
-    paths = [inside(weights, name) for name in keys.files] or sorted(weights.glob("*.safetensors"))
+    paths = [held(weights, name) for name in keys.files] or sorted(weights.glob("*.safetensors"))
     if not paths:
         raise UserError(f"{weights}: holds no *.safetensors; list its files under `files` in the key map")
     for path in paths:
@@ -72,20 +99,44 @@ def weight_files(weights: Path, keys: KeyMap) -> list[Path]:
     return paths
 
 
+def held(weights: Path, name: str) -> Path:
+    """The file of that name in the folder of the weights.
+
+    In a snapshot of the hub's cache it may be a link to the cache's own store of files. Raises UserError for any other
+    that leaves the folder.
+    """
+    if "\0" in name:
+        raise UserError(f"{name!r} under `files` in the key map cannot be a file's name; mend it there")
+    root = weights.resolve()
+    path = root / name
+    blobs = root.parent.parent / "blobs"
+    if root.parent.name == "snapshots" and ".." not in Path(name).parts and path.parent.resolve().is_relative_to(root):
+        if path.resolve().parent == blobs:
+            return path
+    return inside(weights, name)
+
+
 def read(path: Path, within: str | None) -> dict[str, Tensor]:
     """All tensors of a safetensors file, or of a PyTorch file that holds nothing but data, on the CPU."""
     try:
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as file:
                 return {name: file.get_tensor(name) for name in file.keys()}
-        held = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        stored = torch.load(path, map_location="cpu", weights_only=True)
+    except PermissionError:
+        raise
+    except Exception as error:  # bytes that are no such file end wherever the library's reader happens to stumble
         raise UserError(f"{path}: cannot be read as tensors alone ({one_line(error)[:160]})") from None
     if within is not None:
-        held = held.get(within) if isinstance(held, dict) else None
-    if not isinstance(held, dict) or not all(isinstance(tensor, Tensor) for tensor in held.values()):
+        stored = stored.get(within) if isinstance(stored, dict) else None
+    if not isinstance(stored, dict) or not all(isinstance(tensor, Tensor) for tensor in stored.values()):
         raise UserError(f"{path}: holds no table of tensors there; name its key as `within` in the key map")
-    return held
+    if unnamed := [name for name in stored if not isinstance(name, str)]:
+        raise UserError(f"{path}: names a tensor {unnamed[0]!r}, which is no text; save it under names")
+    odd = [name for name, each in stored.items() if each.layout != torch.strided or each.is_meta or each.is_quantized]
+    if odd:
+        raise UserError(f"{path}: {listed(odd)}: sparse, quantized or without values; save plain tensors")
+    return {name: tensor.detach() for name, tensor in stored.items()}
 
 
 # ------------------------------------------------------------------ comparing
@@ -99,12 +150,21 @@ def listed(names: Iterable[str]) -> str:
 
 
 def joined(name: str, parts: list[Tensor], keys: KeyMap, model: config.Model) -> Tensor:
-    """One of our tensors, float32 (the code book keeps its type), from those that it is made of."""
+    """One of our tensors, float32 (the code book keeps its type), from those that it is made of.
+
+    Raises RuntimeError if their shapes do not go together.
+    """
     if name != CODEBOOK:
         parts = [part.to(torch.float32) for part in parts]
-    if keys.rope == "interleaved" and name.endswith("attention.qkv.weight"):
-        parts = [*map(lambda part: halves(part, model.n_heads), parts[:2]), *parts[2:]]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    tensor = parts[0] if len(parts) == 1 else torch.cat(parts)
+    if (
+        keys.rope == "interleaved"
+        and name.endswith("attention.qkv.weight")
+        and tensor.shape[:1] == (3 * model.d_model,)
+    ):
+        q, k, v = tensor.chunk(3)  # of the whole, since any of them may have come joined with another
+        tensor = torch.cat([halves(q, model.n_heads), halves(k, model.n_heads), v])
+    return tensor
 
 
 def halves(weight: Tensor, n_heads: int) -> Tensor:
@@ -112,10 +172,18 @@ def halves(weight: Tensor, n_heads: int) -> Tensor:
     return weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
+def rounded_to(found: Tensor, expected: Tensor) -> torch.dtype | None:
+    """The stored type of a continuous code book, if it is lower than ours."""
+    both = found.is_floating_point() and expected.is_floating_point()
+    return found.dtype if both and torch.finfo(found.dtype).eps > torch.finfo(expected.dtype).eps else None
+
+
 def code_book_problem(found: Tensor, expected: Tensor) -> str | None:
     """How a stored code book differs from the config's, by value, whatever type it is stored in."""
     if found.shape != expected.shape:
         return f"{CODEBOOK}: {tuple(found.shape)} in the checkpoint, {tuple(expected.shape)} by the config"
+    if lower := rounded_to(found, expected):
+        expected = expected.to(lower)
     wrong = (found.double() != expected.double()).any(1).nonzero().flatten().tolist()
     if wrong:
         row = wrong[0]
@@ -126,30 +194,85 @@ def code_book_problem(found: Tensor, expected: Tensor) -> str | None:
     return None
 
 
-def stated_elsewhere(weights: Path, model: config.Model) -> list[str]:
-    """What a config.json beside the weights says of things that no shape shows."""
-    path = weights / "config.json"
-    if not path.is_file():
+def stated_beside(weights: Path) -> tuple[Path, dict[str, Any]]:
+    """config.json beside the weights, and what it says; nothing, if there is none."""
+    path = (weights if weights.is_dir() else weights.parent) / "config.json"
+    stated = read_json(path) if path.is_file() else {}
+    if not isinstance(stated, dict):
+        raise UserError(f"{path}: is no mapping of keys; mend it, or import from a folder without it")
+    return path, stated
+
+
+def rotations(stated: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What a config.json says of rotations, under the names of its newer form, and what of it is not understood."""
+    found, problems = {}, []
+    if stated.get("rope_theta") is not None:
+        found["rope_theta"] = stated["rope_theta"]
+    for key in ("rope_parameters", "rope_scaling"):
+        said = stated.get(key) or {}
+        if not isinstance(said, dict) or any(isinstance(value, dict) for value in said.values()):
+            problems.append(f"{key} is {said!r}, which is no description of one rotation")
+            continue
+        kind = said.get("rope_type", said.get("type"))
+        found |= {name: value for name, value in said.items() if name in ("rope_theta", "partial_rotary_factor")}
+        if kind not in (None, "default"):
+            found["rope_type"] = kind
+    return found, problems
+
+
+def stated_elsewhere(path: Path, stated: dict[str, Any], keys: KeyMap, model: config.Model) -> list[str]:
+    """What a config.json beside the weights says otherwise than our config, of things that no shape shows."""
+    if not stated:
         return []
-    stated = read_json(path)
-    rope = stated.get("rope_parameters") or {}
-    theirs = {
-        "n_heads": stated.get("num_attention_heads", model.n_heads),
-        "n_key_value_heads": stated.get("num_key_value_heads") or model.n_heads,
-        "norm_eps": stated.get("rms_norm_eps", model.norm_eps),
-        "rope_theta": stated.get("rope_theta", rope.get("rope_theta", model.rope_theta)),
-        "rope_type": (stated.get("rope_scaling") or rope).get("rope_type", "default"),
-        "activation": stated.get("hidden_act", "silu"),
-    }
+    rope, problems = rotations(stated)
+    head_dim = model.d_model // model.n_heads
     ours = {
         "n_heads": model.n_heads,
         "n_key_value_heads": model.n_heads,
+        "head_dim": head_dim,
         "norm_eps": model.norm_eps,
         "rope_theta": model.rope_theta,
         "rope_type": "default",
+        "rope": keys.rope,
         "activation": "silu",
     }
-    return [f"{path}: {line}" for line in differences(theirs, ours)]
+    theirs = {
+        "n_heads": stated.get("num_attention_heads", model.n_heads),
+        "n_key_value_heads": stated.get("num_key_value_heads") or model.n_heads,
+        "head_dim": stated.get("head_dim") or head_dim,
+        "norm_eps": stated.get("rms_norm_eps", model.norm_eps),
+        "rope_theta": rope.get("rope_theta", model.rope_theta),
+        "rope_type": rope.get("rope_type", "default"),
+        "rope": "interleaved" if stated.get("rope_interleaved") else keys.rope,
+        "activation": stated.get("hidden_act", "silu"),
+    }
+    problems += differences(theirs, ours)
+    for key, neutral in NEUTRAL.items():
+        value = stated.get(key, rope.get(key))
+        if value is not None and value not in neutral:
+            problems.append(f"{key} is {value!r} there; our backbone has no such thing")
+    window = stated.get("sliding_window") if stated.get("use_sliding_window", True) else None
+    if window is not None and not (isinstance(window, int) and window >= model.context_length):
+        problems.append(f"sliding_window is {window!r} there; attention here sees all {model.context_length} positions")
+    kind = str(stated.get("model_type"))
+    if kind in CONFIG_MAPPING and kind not in ARCHITECTURES:
+        problems.append(f"model_type is {kind!r} there, another architecture than Llama's")
+    return [f"{path}: {line}" for line in problems]
+
+
+def ties(stated: dict[str, Any], keys: KeyMap, state: dict[str, Tensor]) -> list[str]:
+    """What is wrong where the checkpoint's config.json says that its head is its embedding table."""
+    if stated.get("tie_word_embeddings") is not True:
+        return []
+    table = keys.tensors.get(TABLE)
+    if HEAD not in state:
+        return [f"its config.json ties the head to the embeddings: map {HEAD} to {table} too"]
+    if TABLE not in state or not torch.equal(state[TABLE], state[HEAD]):
+        return [
+            f"its config.json says tie_word_embeddings, but its head ({keys.tensors[HEAD]}) is not its table; "
+            f"map {HEAD} to the table, or say false in config.json"
+        ]
+    return []
 
 
 def assemble(
@@ -177,6 +300,10 @@ def assemble(
             missing += absent
             continue
         used.update(sources)
+        types = CODE_TYPES if name in fixed else WEIGHT_TYPES
+        if other := {str(stored[source].dtype) for source in sources if stored[source].dtype not in types}:
+            problems.append(f"{name}: stored as {', '.join(sorted(other))}, which is not a weight's value by itself")
+            continue
         try:
             tensor = joined(name, [stored[source] for source in sources], keys, model)
         except RuntimeError as error:
@@ -186,19 +313,34 @@ def assemble(
         if name in fixed:
             if problem := code_book_problem(tensor, fixed[name]):
                 problems.append(problem)
+            elif lower := rounded_to(tensor, fixed[name]):
+                note(f"{name} is stored in {lower}: it is the config's, rounded; the model gets the exact one")
             state[name] = fixed[name]
         elif tensor.shape != target.shape:
             problems.append(f"{name}: {tuple(tensor.shape)} in the checkpoint, {tuple(target.shape)} by the config")
         elif not tensor.isfinite().all():
             problems.append(f"{name}: holds a value that is NaN or infinite")
         else:
-            state[name] = tensor.to(torch.float32)
+            state[name] = alone(tensor, state.values())
     if missing:
         problems.append(f"missing in the checkpoint: {listed(missing)}")
     left = [name for name in stored if name not in used and not any(fnmatch.fnmatch(name, p) for p in keys.ignore)]
     if left:
         problems.append(f"left over in the checkpoint: {listed(left)}; map them, or list them under `ignore`")
     return state, problems
+
+
+def alone(tensor: Tensor, others: Iterable[Tensor]) -> Tensor:
+    """The tensor in float32 with memory of its own: a file of weights has no two names for one."""
+    tensor = tensor.to(torch.float32).contiguous()
+    memory = tensor.untyped_storage()
+    shared = any(memory.data_ptr() == other.untyped_storage().data_ptr() for other in others)
+    return tensor.clone() if shared or memory.nbytes() > tensor.nbytes else tensor
+
+
+def note(line: str) -> None:
+    """Say what a user may want to know, and what stops nothing."""
+    print(f"import: {line}", file=sys.stderr, flush=True)
 
 
 # -------------------------------------------------------------------- writing
@@ -217,6 +359,8 @@ Weights of a published checkpoint as a Token Codes model, whose input interface 
 width {model.d_model}, {model.n_heads} heads, FFN width {model.d_ff}, vocabulary {model.vocab_size}. They were not
 trained here; their license is that of their source.
 
+After `import tokencodes`, Transformers' Auto classes load this folder. {standalone.NEEDS}
+
 | made from | |
 |---|---|
 {rows}"""
@@ -231,23 +375,29 @@ def import_checkpoint(
     model cannot be evaluated. Raises UserError with one line for each thing that does not match.
     """
     interface, model = settings.interface(name), settings.model
+    export.place(out, weights, tokenizer)
+    end = export.end_of_text(tokenizer) if tokenizer else None
     where = key_map or LLAMA
     keys = config.parse(KeyMap, config.read_yaml(where), str(where))
     files = weight_files(weights, keys)
+    path, stated = stated_beside(weights)
+    problems = stated_elsewhere(path, stated, keys, model)
+    if "model_type" in stated and str(stated["model_type"]) not in CONFIG_MAPPING:
+        note(
+            f"{path}: model_type is {stated['model_type']!r}, which Transformers does not know; the key map must fit it"
+        )
     stored: dict[str, Tensor] = {}
-    problems = stated_elsewhere(weights if weights.is_dir() else weights.parent, model)
-    for path in files:
-        tensors = read(path, keys.within)
+    for file in files:
+        tensors = read(file, keys.within)
         if twice := sorted(stored.keys() & tensors.keys()):
-            problems.append(f"{path}: holds again what a file before it has: {listed(twice)}")
+            problems.append(f"{file}: holds again what a file before it has: {listed(twice)}")
         stored.update(tensors)
     state, more = assemble(stored, keys, interface, model)
-    if problems := [*problems, *more]:
+    if problems := [*problems, *more, *ties(stated, keys, state)]:
         raise UserError("\n".join(line if line.startswith(str(weights)) else f"{weights}: {line}" for line in problems))
     with torch.device("meta"):
         net = Transformer(interface, model)
     net.load_state_dict(state, strict=True, assign=True)
-    end = read_json(tokenizer / "manifest.json")["eos_token_id"] if tokenizer else None
     ids = {} if end is None else {f"{kind}_token_id": end for kind in ("bos", "eos", "pad")}
     facts: dict[str, Any] = {
         "interface": name,
@@ -255,17 +405,18 @@ def import_checkpoint(
         "imported": {path.name: sha256_file(path) for path in files},
     }
     adapter = hf.from_transformer(net, hf.to_config(interface, model, **ids, auto_map=standalone.AUTO_MAP))
-    export.write_model(adapter, tokenizer, card(name, model, files), facts, out)
-    check(net, out)
+    export.write_model(
+        adapter, tokenizer, card(name, model, files), facts, out, lambda folder: check(net, folder, weights)
+    )
     print(f"{out}: {sum(p.numel() for p in net.parameters()):,} parameters of {len(stored)} tensors")
 
 
-def check(net: Transformer, out: Path) -> None:
+def check(net: Transformer, folder: Path, weights: Path) -> None:
     """Load what was written, strictly; its logits must be finite, and those of the imported weights to the bit."""
     vocab_size = net.lm_head.out_features
     probe = torch.arange(N_PROBE)[None] * max(1, vocab_size // N_PROBE) % vocab_size
     with torch.no_grad():
-        logits, expected = hf.load(out)(probe).logits, net.eval()(probe)
+        logits, expected = hf.load(folder)(probe).logits, net.eval()(probe)
     if not logits.isfinite().all():
-        raise UserError(f"{out}: its logits are not finite; the weights overflow in float32")
+        raise UserError(f"{weights}: logits of its model are not finite; the weights overflow in float32")
     assert torch.equal(logits, expected), "a model directory gives other logits than the weights that it was made of"
