@@ -1,12 +1,16 @@
 """An exported model loads after `import tokencodes`, whichever comes first, and without the package at all."""
 
+import ast
+import importlib.metadata
 import json
 import os
 import subprocess
 import sys
+import tomllib
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 from tokencodes import config
 from tokencodes.interfaces import codebook
@@ -81,6 +85,32 @@ def test_without_the_package_its_own_code_loads_it(saved, tmp_path):
     folder, logits = saved
     found = run(f"{WITHOUT}kwargs = {{'trust_remote_code': True}}\n{REPORT}", folder, tmp_path)
     assert found["class"].endswith(standalone.ENTRY) and torch.equal(torch.tensor(found["logits"]), logits)
+
+
+@pytest.mark.parametrize("start", ["import tokencodes\n", "import sys; sys.modules['tokencodes'] = None\n"])
+def test_the_body_alone_loads_with_the_package_and_without(saved, tmp_path, start):
+    code = f"""{start}
+import sys, json, torch
+from transformers import AutoModel
+model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code={"None" in start})
+print(json.dumps(list(model(torch.arange(1, 9)[None]).last_hidden_state.shape)))
+"""
+    assert run(code, saved[0], tmp_path) == [1, 8, 32]
+
+
+def test_what_the_card_says_it_needs_is_what_the_code_imports_and_the_package_asks_for(saved, root):
+    stated = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+    asked = {each.name: str(each.specifier) for each in map(Requirement, stated)}
+    for name in ("transformers", "pydantic", "torch"):
+        assert f"{name}{asked[name]}" in standalone.NEEDS
+    brought = {Requirement(line).name for line in importlib.metadata.requires("transformers") if "extra" not in line}
+    names = {"yaml": "pyyaml"}
+    for path in saved[0].glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for top in {module.split(".")[0] for module in modules} - sys.stdlib_module_names:
+                assert names.get(top, top) in brought | {"transformers", "pydantic", "torch"}, (path.name, top)
 
 
 def test_the_standalone_code_checks_the_code_book_too(saved, tmp_path):
