@@ -138,6 +138,11 @@ def test_a_model_of_the_hub_comes_from_one_commit(server: Hub, llama_dir: Path, 
         assert (out / name).read_bytes() == content
     assert read_json(out / "tokencodes.json")["source"] == spec
     assert len(AutoTokenizer.from_pretrained(out)) == AutoModelForCausalLM.from_pretrained(out).config.vocab_size
+    code, said = bring(server, tmp_path / "config.yaml", out)  # again: what is ours is replaced
+    assert code == 0, said
+    (out / "thesis.txt").write_text("x")
+    code, said = bring(server, tmp_path / "config.yaml", out)
+    assert code == 2 and "holds thesis.txt, which is no part of a model" in said and (out / "thesis.txt").exists()
     server.wrong_bytes = True
     code, said = bring(server, tmp_path / "config.yaml", tmp_path / "again")
     assert code == 2 and not (tmp_path / "again").exists()

