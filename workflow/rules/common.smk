@@ -115,6 +115,13 @@ def cpus(stage):
     return getattr(ASKED, stage).cpus
 
 
+def reference_settings(wildcards):
+    """What decides a model of others."""
+    spec = SETTINGS.references[wildcards.reference]
+    ours = [SETTINGS.model, SETTINGS.interfaces[spec.interface]] if spec.kind == "import" else []
+    return section_digest(spec, *ours)
+
+
 def task_settings(wildcards):
     """What decides a score beside the model; how the work is batched and on what device it runs does not."""
     shots = int(wildcards.shots)

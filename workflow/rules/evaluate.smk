@@ -12,13 +12,6 @@ OF_OTHERS = [
 OTHERS = expand(f"{OUT}/tables/references.{{kind}}", kind=["csv", "md", "tex", "txt"]) if REFERENCES else []
 
 
-def reference_settings(wildcards):
-    """What decides a model of others."""
-    spec = SETTINGS.references[wildcards.reference]
-    ours = [SETTINGS.model, SETTINGS.interfaces[spec.interface]] if spec.kind == "import" else []
-    return section_digest(spec, *ours)
-
-
 wildcard_constraints:
     model="|".join(map(re.escape, [*expand("{interface}-s{seed}", **PLACES), *REFERENCES])),
     reference="|".join(map(re.escape, REFERENCES)) or "none",
@@ -148,7 +141,7 @@ rule others:
         ENVIRONMENT
     params:
         config=CONFIG,
-        results=OUT,
+        results=subpath(output[0], ancestor=2),
         out=subpath(output[0], parent=True),
         settings=SHOWN,
         code=codeversion.digest("tokencodes.report.others"),
