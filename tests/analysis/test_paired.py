@@ -74,6 +74,13 @@ def test_false_alarms_of_sign_flips_are_five_percent():
     assert 0.04 <= alarms / runs <= 0.06
 
 
+@given(st.integers(0, 3000), st.integers(0, 3000))
+def test_mcnemar_is_the_exact_binomial_test(only_a, only_b):
+    n = only_a + only_b
+    expected = stats.binomtest(only_a, n, 0.5).pvalue if n else 1.0
+    assert paired.mcnemar(only_a, only_b) == pytest.approx(expected, rel=1e-9)
+
+
 def test_the_number_of_documents_gives_the_promised_power():
     """By simulation of McNemar's test itself; it is conservative, so a little below 80 % is right."""
     only_a, only_b = 0.14, 0.09

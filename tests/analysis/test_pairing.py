@@ -138,6 +138,18 @@ def test_damage_is_one_line_with_the_file(stored, damage, named):
     assert "piqa-0shot" in str(refused.value) and "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+def test_a_flipped_bit_among_the_scores_is_noticed(stored, share):
+    draw = random.Random(1)
+    path = stored.add("a", "piqa", {"acc": [draw.random() for _ in range(500)]}, doc_id=list(range(500)))
+    documents = path.with_suffix(".parquet")
+    content = bytearray(documents.read_bytes())
+    content[int(share * len(content))] ^= 1
+    documents.write_bytes(content)
+    with pytest.raises(UserError, match=r"piqa-0shot.parquet: not a whole Parquet file"):
+        pairing.read(path)
+
+
 def test_a_document_that_stands_twice_is_refused(stored):
     with pytest.raises(UserError, match="a doc_id stands there twice"):
         pairing.read(stored.add("a", "piqa", {"acc": RIGHT}, doc_id=[0, 1, 2, 3, 4, 4]))

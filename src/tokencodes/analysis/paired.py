@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 CONFIDENCE = 0.95
 SIGNIFICANCE = 1 - CONFIDENCE
@@ -111,12 +111,14 @@ def interval(
     n = len(gap)
     if n < 2 or np.ptp(gap / counts) == 0:
         return math.nan, math.nan
-    reach = float(stats.norm.cdf(math.sqrt(n / (n - 1)) * stats.t.ppf((1 - confidence) / 2, n - 1)))
+    reach = float(special.ndtr(math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, (1 - confidence) / 2)))
     kinds, seen = np.unique(np.stack([gap, counts]), axis=1, return_counts=True)
     if len(seen) <= FEW_KINDS:  # how often each kind of document is drawn is all that matters of a resample
         drawn = _stream(seed).multinomial(n, seen / n, size=resamples or RESAMPLES)
         low, high = np.quantile(_ratio(*(drawn * kind for kind in kinds), axis=1), [reach, 1 - reach])
         return float(low), float(high)
+    from scipy import stats  # takes longer to import than all that a comparison of accuracies does
+
     found = stats.bootstrap(
         (gap, counts),
         _ratio,
@@ -142,7 +144,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
     Equal models would each be right alone on half of the discordant documents.
     """
     discordant = only_a + only_b
-    return float(stats.binomtest(only_a, discordant, 0.5).pvalue) if discordant else 1.0
+    return min(2 * float(special.bdtr(min(only_a, only_b), discordant, 0.5)), 1.0)
 
 
 def sign_flips(gap: np.ndarray, *, resamples: int | None = None, seed: int = 0) -> float:
@@ -152,6 +154,8 @@ def sign_flips(gap: np.ndarray, *, resamples: int | None = None, seed: int = 0) 
     """
     if not gap.any():
         return 1.0
+    from scipy import stats
+
     return float(
         stats.permutation_test(
             (gap,),
@@ -187,7 +191,7 @@ def documents_needed(discordant_rate: float, difference: float, *, power: float 
     """
     difference = abs(difference)
     rate = max(discordant_rate, difference)
-    certain, powerful = stats.norm.isf(SIGNIFICANCE / 2), stats.norm.isf(1 - power)
+    certain, powerful = -special.ndtri(SIGNIFICANCE / 2), special.ndtri(power)
     root = certain * math.sqrt(rate) + powerful * math.sqrt(rate - difference**2)
     return math.ceil((root / difference) ** 2)
 

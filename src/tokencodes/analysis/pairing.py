@@ -4,7 +4,6 @@ Reads what `tokencodes evaluate` writes: TASK-Nshot.json and, beside it, the sam
 Two results that do not ask the same of a model are refused by the name of what differs; what is not there is a gap.
 """
 
-import io
 import math
 import re
 from collections.abc import Sequence
@@ -114,7 +113,8 @@ def parse(result: Any, documents: bytes, where: str) -> Evaluation:
 
 def _columns(content: bytes, where: str) -> dict[str, np.ndarray]:
     try:
-        table = pq.read_table(io.BytesIO(content), use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        table = file.read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{where}: not a whole Parquet file ({one_line(error)}); {AGAIN}") from None
     if missing := {"doc_id", "doc_sha256"} - set(table.column_names):
@@ -130,10 +130,12 @@ def _columns(content: bytes, where: str) -> dict[str, np.ndarray]:
             raise UserError(f"{where}: doc_id is {column.type}, not whole numbers; {AGAIN}")
         else:
             columns[name] = column.to_numpy()
-    order = np.argsort(columns["doc_id"])
-    if not np.diff(columns["doc_id"][order]).all():
+    if (np.diff(columns["doc_id"]) <= 0).any():
+        order = np.argsort(columns["doc_id"])
+        columns = {name: values[order] for name, values in columns.items()}
+    if not np.diff(columns["doc_id"]).all():
         raise UserError(f"{where}: a doc_id stands there twice; {AGAIN}")
-    return {name: values[order] for name, values in columns.items()}
+    return columns
 
 
 # ------------------------------------------------------------------- pairing

@@ -7,7 +7,7 @@ and another set of documents would be another one, so both count.
 import math
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from tokencodes.analysis.paired import CONFIDENCE, POWER, SIGNIFICANCE, Difference, difference
 
@@ -78,7 +78,7 @@ def variances(z: np.ndarray) -> tuple[float, float]:
 
 
 def _reach(p: float, from_seeds: float, from_documents: float, seeds: int, n: int) -> float:
-    ends = stats.t.isf(p / 2, [seeds - 1, n - 1])
+    ends = -special.stdtrit([seeds - 1, n - 1], p / 2)
     return math.hypot(float(ends[0]) * math.sqrt(from_seeds), float(ends[1]) * math.sqrt(from_documents))
 
 
@@ -126,7 +126,7 @@ def seeds_needed(found: Difference, difference: float, *, power: float = POWER) 
             return None
         freedom = sum(parts) ** 2 / (parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / (found.n - 1))
         half = _reach(SIGNIFICANCE, *parts, seeds, found.n)
-        if stats.nct.sf(half / spread, freedom, abs(difference) / spread) >= power:
+        if 1 - special.nctdtr(freedom, abs(difference) / spread, half / spread) >= power:
             return seeds
     return None
 
@@ -136,5 +136,5 @@ def mean_interval(values: np.ndarray, confidence: float = CONFIDENCE) -> tuple[f
     values = np.asarray(values, np.float64)
     if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) == 0:
         return math.nan, math.nan
-    low, high = stats.t.interval(confidence, len(values) - 1, values.mean(), stats.sem(values))
-    return float(low), float(high)
+    reach = -special.stdtrit(len(values) - 1, (1 - confidence) / 2) * values.std(ddof=1) / math.sqrt(len(values))
+    return float(values.mean() - reach), float(values.mean() + reach)

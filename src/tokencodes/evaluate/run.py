@@ -308,8 +308,8 @@ def _write_documents(path: Path, columns: dict[str, list[Any]]) -> None:
 
     types = {"doc_id": pa.int64(), "doc_sha256": pa.string(), "subtask": pa.string()}
     table = pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary)
+    with atomic_path(path) as temporary:  # each document has a hash of its own: a dictionary of them would cost time
+        pq.write_table(table, temporary, compression="zstd", use_dictionary=["subtask"], write_page_checksum=True)
 
 
 def _versions() -> dict[str, str]:
