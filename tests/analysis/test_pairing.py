@@ -120,6 +120,27 @@ def test_seeds_are_paired_by_seed_and_unequal_ones_are_refused(stored):
         models(stored, "learned", "gf2")
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"task_version": 2.0}, "task version"),
+        ({"limit": 6}, "limit"),
+        ({"doc_sha256": [f"{n:064x}" for n in range(6, 12)]}, "document set"),
+        ({"short": True}, "document set"),
+    ],
+)
+def test_any_seed_that_asked_something_else_is_refused(stored, seed, changes, named):
+    changes = dict(changes)
+    short = changes.pop("short", False)
+    for each in (1, 2, 3, 4):
+        for model in ("learned", "gf2"):
+            scores = RIGHT[:5] if short and each == seed else RIGHT
+            stored.add(f"{model}-s{each}", "piqa", {"acc": scores}, **(changes if each == seed else {}))
+    with pytest.raises(UserError, match=named):
+        models(stored, "learned", "gf2")
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [

@@ -23,9 +23,9 @@ def test_the_interval_covers_the_truth_and_alarms_are_five_percent(n_seeds, seed
         noise = random.standard_normal(n) + random.standard_normal((n_seeds, n))
         noise += seed_sd / math.sqrt(n) * random.standard_normal((n_seeds, 1))
         variances = seeds.variances(noise)
-        half = seeds._reach(0.05, *variances, n_seeds, n)
+        half = seeds._reach(0.05, variances, n_seeds, n)
         covered += abs(noise.mean()) <= half
-        alarms += seeds._p(noise.mean(), *variances, n_seeds, n) <= 0.05
+        alarms += seeds._p(noise.mean(), variances, n_seeds, n) <= 0.05
         found = seeds.over_seeds(noise + truth, np.zeros_like(noise)) if not alarms % 100 else None
         assert found is None or (found.low <= truth <= found.high) == (abs(noise.mean()) <= half)
     assert 0.93 <= covered / runs <= 0.975
@@ -34,7 +34,7 @@ def test_the_interval_covers_the_truth_and_alarms_are_five_percent(n_seeds, seed
 
 def test_the_variances_are_those_that_were_put_in():
     random, n_seeds, n = rng(2), 4, 200
-    from_seeds, from_documents = np.mean(
+    from_seeds, from_documents, from_both = np.mean(
         [
             seeds.variances(
                 3 * random.standard_normal(n)
@@ -46,7 +46,8 @@ def test_the_variances_are_those_that_were_put_in():
         axis=0,
     )
     assert from_seeds == pytest.approx(0.25 / n_seeds, rel=0.1)
-    assert from_documents == pytest.approx(9 / n + 4 / (n_seeds * n), rel=0.05)
+    assert from_documents == pytest.approx(9 / n, rel=0.05)
+    assert from_both == pytest.approx(4 / (n_seeds * n), rel=0.05)
 
 
 def test_variances_by_hand():
@@ -54,7 +55,7 @@ def test_variances_by_hand():
     z = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]])
     rest = ((z - np.array([[2.0], [4.0]]) - np.array([1.5, 3.0, 4.5]) + 3) ** 2).sum() / 2
     assert rest == pytest.approx(0.5)
-    assert seeds.variances(z) == pytest.approx(((3 * 2 - 0.5) / 6, 2 * 2.25 / 6))
+    assert seeds.variances(z) == pytest.approx(((3 * 2 - 0.5) / 6, (2 * 2.25 - 0.5) / 6, 0.5 / 6))
 
 
 def test_one_seed_is_the_paired_comparison():
@@ -104,8 +105,27 @@ def test_the_number_of_seeds_gives_about_the_promised_power():
     found, runs = 0, 600
     for _ in range(runs):
         again = random.standard_normal((needed, n)) + seed_sd * random.standard_normal((needed, 1)) + difference
-        found += seeds._p(again.mean(), *seeds.variances(again), needed, n) <= 0.05
+        found += seeds._p(again.mean(), seeds.variances(again), needed, n) <= 0.05
     assert needed > 2 and 0.7 <= found / runs <= 0.95
+
+
+def test_models_that_guess_differ_by_what_another_seed_would_change():
+    """Each answers at random, anew for each seed: nothing comes from documents, and enough seeds find a difference."""
+    random, n, truth = rng(10), 100, 0.04
+
+    def draw(n_seeds, gap):
+        return (random.random((2, n_seeds, n)) < np.array([0.25 + gap, 0.25])[:, None, None]).astype(float)
+
+    shares, needed = [], []
+    for _ in range(60):
+        found = seeds.over_seeds(*draw(5, 0.0))
+        shares.append(
+            (found.from_seeds + found.from_both) / (found.from_seeds + found.from_documents + found.from_both)
+        )
+        needed.append(seeds.seeds_needed(found, truth) or seeds.MOST_SEEDS)
+    assert np.mean(shares) > 0.85
+    enough = round(2.8**2 * 2 * 0.25 * 0.75 / n / truth**2)  # by the normal approximation
+    assert 0.6 * enough < np.median(needed) < 2 * enough
 
 
 def test_no_number_of_seeds_helps_where_documents_hide_the_difference():

@@ -334,7 +334,7 @@ def controls(settings: config.Config) -> config.Config:
 
 
 def paper_size(settings: config.Config) -> config.Config:
-    """`settings` with the paper's architecture, data size and budget."""
+    """`settings` with the paper's architecture, corpus, benchmarks and budget."""
     value = settings.model_dump(mode="json")
     value["interfaces"]["binary16"] = value["interfaces"].pop("binary12")
     value["interfaces"] = {name: value["interfaces"][name] for name in ("learned", "binary16", "gf2")}
@@ -342,6 +342,11 @@ def paper_size(settings: config.Config) -> config.Config:
         "vocab_size": 49152, "d_model": 2048, "n_layers": 24, "n_heads": 32, "d_ff": 8192, "context_length": 2048
     }  # fmt: skip
     value["data"]["min_tokens"] = 2049
+    value["data"]["source"] = {
+        "kind": "hub", "repo": "HuggingFaceTB/smollm-corpus", "n_shards": 2,
+        "pattern": "fineweb-edu-dedup/train-{shard:05d}-of-00234.parquet",
+    }  # fmt: skip
+    value["evaluate"] |= {"data": "hub"}
     value["train"] |= {
         "max_steps": 382500, "warmup_steps": 2000, "n_gpus": 2, "micro_batch_size": 8, "grad_accum_steps": 8,
         "tokens_per_step": 262144, "validate_every": 2500,

@@ -7,13 +7,14 @@ import simulate
 
 from tokencodes import config
 from tokencodes.files import write_json
-from tokencodes.report import findings
+from tokencodes.report import findings, page
 from tokencodes.report.results import read
 
 
 def set_scores(folder, share: float) -> None:
-    """Put every accuracy at its chance level plus `share` standard errors."""
+    """Put every accuracy at its chance level plus `share` standard errors; no scores by document contradict it."""
     for path in (folder / "eval").rglob("*.json"):
+        path.with_suffix(".parquet").unlink()
         content = json.loads(path.read_text())
         for numbers in content["metrics"].values():
             if numbers["chance"] is not None:
@@ -65,13 +66,26 @@ def test_only_the_papers_size_may_be_compared(settings, tmp_path):
     write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(paper)})
     results = read(paper, tmp_path)
     assert findings.is_paper_size(results) and not findings.is_toy(results)
-    assert "This run has their size and budget." in findings.comparability(results)
+    assert "This run has their size, budget and data." in findings.comparability(results)
+    assert "may be set beside the paper's" in findings.sentences(results)[2] and not page.notice(results)
+
+    value = paper.model_dump(mode="json")
+    value["evaluate"]["tasks"][0]["limit"] = 100
+    results = read(config.parse(config.Config, value, "a limit"), tmp_path)
+    assert "its data on 9 of 10 benchmarks: only these may be set beside" in findings.sentences(results)[2]
+    assert "their data on 9 of 10 benchmarks" in page.notice(results)
+
+    value = paper.model_dump(mode="json")
+    value["data"]["source"] = settings.model_dump(mode="json")["data"]["source"]
+    results = read(config.parse(config.Config, value, "another corpus"), tmp_path)
+    assert "but other data: it is not to be set against" in findings.sentences(results)[2]
+    assert page.notice(results)
 
     value = paper.model_dump(mode="json")
     value["train"]["max_steps"] = 300_000  # 78.6 B tokens: no toy, and not the paper's budget
     results = read(config.parse(config.Config, value, "short"), tmp_path)
     assert not findings.is_paper_size(results) and not findings.is_toy(results)
-    assert "not to be set against its figures" in findings.sentences(results)[2]
+    assert "not to be set against the paper's figures" in findings.sentences(results)[2]
 
     content = simulate.parameters(paper)
     content["gf2"]["trainable"] += 1

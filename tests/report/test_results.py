@@ -242,3 +242,22 @@ assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True)
     assert (folder / "report.html").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"limit": 50}, "limit is 50, in the config 100"),
+        ({"limit": None}, "limit is none, in the config 100"),
+        (
+            {"metrics": {"acc": {"value": 0.99, "stderr": 0.05, "chance": 0.5, "higher_is_better": True}}},
+            "acc is 0.99, but",
+        ),
+    ],
+)
+def test_a_result_that_contradicts_what_lies_beside_it_is_named(settings, folder, change, named):
+    path = folder / "eval/gf2-s0/piqa-0shot.json"
+    write_json(path, json.loads(path.read_text()) | change)
+    with pytest.raises(UserError, match=named) as refused:
+        read(settings, folder)
+    assert "piqa-0shot.json" in str(refused.value)

@@ -284,12 +284,14 @@ def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
     ("path", "change", "expected"),
     [
         (
+            "eval/gf2-s0/corpus_validation-0shot.json",
+            lambda c: c["metrics"]["bits_per_byte"].update(value=0.99),
+            {"results.csv", "results.md", "results.tex", "results_by_seed.csv", "summary.txt"},
+        ),
+        (
             "eval/gf2-s0/piqa-0shot.json",
-            lambda c: c["metrics"]["acc"].update(value=0.99),
-            {
-                *("results.csv", "results.md", "results.tex", "results_by_seed.csv", "summary.txt"),
-                *("paper.csv", "paper.md", "paper.tex"),
-            },
+            lambda c: c["metrics"]["acc"].update(stderr=0.2),
+            {"results.csv", "results.md", "results.tex", "results_by_seed.csv", "summary.txt", "paper.csv"},
         ),
         (
             "params.json",

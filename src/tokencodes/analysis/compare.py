@@ -62,8 +62,8 @@ def models(a: Sequence[Model], b: Sequence[Model]) -> list[Row]:
 def evaluations(read: Sequence[tuple[Evaluation, Evaluation]], metrics: Sequence[str] | None = None) -> list[Row]:
     """The rows of one task from its pairs of results, a pair a seed: of these metrics, else of those that they have."""
     first = read[0][0]
-    for one, other in zip(read[0], read[-1], strict=True):
-        pairing.refuse_unlike(one, other)  # seeds of one model among themselves
+    for one, _ in read[1:]:
+        pairing.refuse_unlike(first, one)  # seeds among themselves; each pair is held against each other below
     rows = []
     for metric in metrics or dict.fromkeys(name for both in read for each in both for name in pairing.measures(each)):
         sides = [pairing.pair(one, other, metric) for one, other in read]

@@ -30,8 +30,9 @@ class Difference:
     a, b: the two scores; low, high: the 95 % interval of `difference`; p: two-sided, by `test`. n: documents;
     discordant: those on which exactly one of the two is right, only_a and only_b who (None if scores are not 0 or 1, or
     there are several seeds). undefined: documents for which a model has no finite score; then every figure that would
-    need them is NaN. seeds: pairs of models. from_documents, from_seeds: the variances of the difference that
-    come from either (analysis/seeds.py); from_seeds is NaN with one seed, which does not show it.
+    need them is NaN. seeds: pairs of models. from_seeds, from_documents, from_both: the parts of the difference's
+    variance (analysis/seeds.py). With one seed they cannot be told apart: from_documents is what documents show, the
+    others are NaN.
     """
 
     a: float
@@ -49,6 +50,7 @@ class Difference:
     seeds: int = 1
     from_seeds: float = math.nan
     from_documents: float = math.nan
+    from_both: float = math.nan
 
 
 def difference(

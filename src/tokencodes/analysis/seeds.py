@@ -5,6 +5,7 @@ and another set of documents would be another one, so both count.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, special
@@ -16,14 +17,30 @@ LEAST_P = 1e-100  # where the search for p begins
 MOST_SEEDS = 1000  # that are asked for; what needs more is out of reach
 
 
+class Variances(NamedTuple):
+    """Parts of the variance of a mean over seeds and documents.
+
+    seeds: falls with more seeds; documents: with more documents; both: what a seed does to a document, and chance at
+    each, which falls with either.
+    """
+
+    seeds: float
+    documents: float
+    both: float
+
+    def with_seeds(self, now: int, then: int) -> "Variances":
+        """What they would be with another number of seeds."""
+        return Variances(self.seeds * now / then, self.documents, self.both * now / then)
+
+
 def over_seeds(a: np.ndarray, b: np.ndarray, counts: np.ndarray | None = None, **draws: int) -> Difference:
     """Compare two models that were trained with the same seeds: scores float64 (seeds, n documents) each.
 
     With one seed this is paired.difference. With several, the documents' differences (of a ratio: linearised) are
     split by an analysis of variance of the two-way layout without replicates into what comes from seeds, from
-    documents, and the rest, which the documents' mean square holds already. The interval takes each source by its
-    own Student t (Howe, JASA 69, 1974): half^2 = t(seeds - 1)^2 V_seeds + t(n - 1)^2 V_documents; p is where it would
-    touch zero. `draws` goes to paired.difference.
+    documents, and from both together. The interval takes each source by its own Student t (Howe, JASA 69, 1974):
+    half^2 = t(seeds - 1)^2 V_seeds + t(n - 1)^2 (V_documents + V_both), for the documents' mean square holds the
+    last; p is where it would touch zero. `draws` goes to paired.difference.
     """
     a, b = np.atleast_2d(np.asarray(a, np.float64)), np.atleast_2d(np.asarray(b, np.float64))
     seeds, n = a.shape
@@ -33,14 +50,15 @@ def over_seeds(a: np.ndarray, b: np.ndarray, counts: np.ndarray | None = None, *
     total = seeds * weights.sum()
     undefined = int(np.count_nonzero(~np.isfinite(a).all(axis=0) | ~np.isfinite(b).all(axis=0)))
     score_a, score_b = (float(each.sum() / total) if np.isfinite(each).all() else math.nan for each in (a, b))
-    value = low = high = p = from_seeds = from_documents = math.nan
+    value = low = high = p = math.nan
+    parts = Variances(math.nan, math.nan, math.nan)
     if not undefined:
         gap = a - b
         value = float(gap.sum() / total)
-        from_seeds, from_documents = variances((gap - value * weights) / weights.mean() + value)
-        half = _reach(SIGNIFICANCE, from_seeds, from_documents, seeds, n)
-        if from_seeds + from_documents > 0:
-            low, high, p = value - half, value + half, _p(value, from_seeds, from_documents, seeds, n)
+        parts = variances((gap - value * weights) / weights.mean() + value)
+        half = _reach(SIGNIFICANCE, parts, seeds, n)
+        if sum(parts) > 0:
+            low, high, p = value - half, value + half, _p(value, parts, seeds, n)
         elif value == 0:
             p = 1.0  # the models agree everywhere
     return Difference(
@@ -57,38 +75,42 @@ def over_seeds(a: np.ndarray, b: np.ndarray, counts: np.ndarray | None = None, *
         only_b=None,
         undefined=undefined,
         seeds=seeds,
-        from_seeds=from_seeds,
-        from_documents=from_documents,
+        from_seeds=parts.seeds,
+        from_documents=parts.documents,
+        from_both=parts.both,
     )
 
 
-def variances(z: np.ndarray) -> tuple[float, float]:
-    """Variance of the mean of z (seeds, n documents), >= 2 of each, that comes from seeds and from documents.
+def variances(z: np.ndarray) -> Variances:
+    """Parts of the variance of the mean of z (seeds, n documents), >= 2 seeds; NaN for one document.
 
-    Mean squares of a two-way layout; the seeds' part is what their mean square has beyond the rest's, at least 0. The
-    documents' part includes how documents and seeds go together.
+    Mean squares of a two-way layout: the seeds' and the documents' parts are what their mean squares have beyond the
+    rest's, at least 0; the rest's own is the part of both, at most what the documents' mean square is.
     """
     seeds, n = z.shape
     if n < 2:
-        return math.nan, math.nan
+        return Variances(math.nan, math.nan, math.nan)
     by_seed, by_document, mean = z.mean(axis=1), z.mean(axis=0), z.mean()
     rest = ((z - by_seed[:, None] - by_document + mean) ** 2).sum() / ((seeds - 1) * (n - 1))
     between_seeds, between_documents = n * by_seed.var(ddof=1), seeds * by_document.var(ddof=1)
-    return float(max(between_seeds - rest, 0) / (seeds * n)), float(between_documents / (seeds * n))
+    both = min(rest, between_documents)
+    parts = (max(between_seeds - rest, 0), between_documents - both, both)
+    return Variances(*(float(part / (seeds * n)) for part in parts))
 
 
-def _reach(p: float, from_seeds: float, from_documents: float, seeds: int, n: int) -> float:
+def _reach(p: float, parts: Variances, seeds: int, n: int) -> float:
+    from_documents = parts.documents + parts.both
     ends = -special.stdtrit([seeds - 1, n - 1], p / 2)
-    return math.hypot(float(ends[0]) * math.sqrt(from_seeds), float(ends[1]) * math.sqrt(from_documents))
+    return math.hypot(float(ends[0]) * math.sqrt(parts.seeds), float(ends[1]) * math.sqrt(from_documents))
 
 
-def _p(value: float, from_seeds: float, from_documents: float, seeds: int, n: int) -> float:
+def _p(value: float, parts: Variances, seeds: int, n: int) -> float:
     """Two-sided p: the level at which the interval just touches zero."""
     if value == 0:
         return 1.0
 
     def beyond(log_p: float) -> float:
-        return _reach(math.exp(log_p), from_seeds, from_documents, seeds, n) - abs(value)
+        return _reach(math.exp(log_p), parts, seeds, n) - abs(value)
 
     least = math.log(LEAST_P)
     return math.exp(optimize.brentq(beyond, least, 0.0)) if beyond(least) > 0 else LEAST_P
@@ -99,36 +121,41 @@ def equivalence(found: Difference, margin: float) -> float:
 
     Not the absence of significance: few documents give a large p here. With one seed, documents alone are counted.
     """
-    from_seeds = 0.0 if found.seeds == 1 else found.from_seeds
-    if not from_seeds + found.from_documents > 0:
+    alone = found.seeds == 1
+    parts = Variances(0.0 if alone else found.from_seeds, found.from_documents, 0.0 if alone else found.from_both)
+    if not sum(parts) > 0:
         return math.nan
     p = []
     for inside in (margin - found.difference, margin + found.difference):  # how far the value is from either border
-        both = _p(inside, from_seeds, found.from_documents, max(found.seeds, 2), found.n)
-        p.append(both / 2 if inside > 0 else 1 - both / 2)
+        two_sided = _p(inside, parts, max(found.seeds, 2), found.n)
+        p.append(two_sided / 2 if inside > 0 else 1 - two_sided / 2)
     return max(p)
 
 
 def seeds_needed(found: Difference, difference: float, *, power: float = POWER) -> int | None:
     """Seeds, at least 2, to find a `difference` at 5 % with this power on the same number of documents.
 
-    Of a Difference over several seeds, with its variances as they were seen: a seed more divides the seeds' part and
-    leaves the documents'. By the noncentral t, with Satterthwaite's degrees of freedom. None if no number of seeds up
-    to MOST_SEEDS will do, for the documents alone hide it, or if the variances are not known.
+    Of a Difference over several seeds, with its variances as they were seen: more seeds divide the parts of seeds and
+    of both, and leave the documents'. By the noncentral t, with Satterthwaite's degrees of freedom. None if no number
+    of seeds up to MOST_SEEDS will do, for the documents alone hide it, or if the variances are zero or not known.
     """
-    if math.isnan(found.from_seeds) or difference == 0:
+    seen = Variances(found.from_seeds, found.from_documents, found.from_both)
+    if not sum(seen) > 0 or difference == 0:
         return None
-    one = found.from_seeds * found.seeds
     for seeds in range(2, MOST_SEEDS + 1):
-        parts = one / seeds, found.from_documents
+        parts = seen.with_seeds(found.seeds, seeds)
         spread = math.sqrt(sum(parts))
-        if spread == 0:
-            return None
-        freedom = sum(parts) ** 2 / (parts[0] ** 2 / (seeds - 1) + parts[1] ** 2 / (found.n - 1))
-        half = _reach(SIGNIFICANCE, *parts, seeds, found.n)
+        squares = parts.seeds**2 / (seeds - 1) + (parts.documents + parts.both) ** 2 / (found.n - 1)
+        freedom = sum(parts) ** 2 / squares
+        half = _reach(SIGNIFICANCE, parts, seeds, found.n)
         if 1 - special.nctdtr(freedom, abs(difference) / spread, half / spread) >= power:
             return seeds
     return None
+
+
+def student(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """Half the width of Student's interval, in standard errors."""
+    return float(-special.stdtrit(freedom, (1 - confidence) / 2))
 
 
 def mean_interval(values: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -136,5 +163,5 @@ def mean_interval(values: np.ndarray, confidence: float = CONFIDENCE) -> tuple[f
     values = np.asarray(values, np.float64)
     if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) == 0:
         return math.nan, math.nan
-    reach = -special.stdtrit(len(values) - 1, (1 - confidence) / 2) * values.std(ddof=1) / math.sqrt(len(values))
+    reach = student(len(values) - 1, confidence) * values.std(ddof=1) / math.sqrt(len(values))
     return float(values.mean() - reach), float(values.mean() + reach)

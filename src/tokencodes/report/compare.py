@@ -113,9 +113,10 @@ def interval(row: Row) -> str:
 
 
 def share(found: Any) -> str:
-    """How much of a difference's variance comes from seeds."""
-    whole = found.from_seeds + found.from_documents
-    return "NaN" if math.isnan(whole) or whole == 0 else f"{render.decimal(100 * found.from_seeds / whole, 0)} %"
+    """How much of a difference's variance another set of seeds would change: theirs, and that of both together."""
+    theirs = found.from_seeds + found.from_both
+    whole = theirs + found.from_documents
+    return "NaN" if math.isnan(whole) or whole == 0 else f"{render.decimal(100 * theirs / whole, 0)} %"
 
 
 def probability(p: float) -> str:
@@ -132,7 +133,10 @@ def _notes(rows: list[Row], *, several: bool) -> str:
     if any(row.lower for row in rows):
         said.append("Of nats and bits less is better.")
     if several:
-        said.append("Interval and p count seeds and documents; from seeds: their share of the difference's variance.")
+        said.append(
+            "Interval and p count seeds and documents; from seeds: the share of the difference's variance that another "
+            "set of seeds would change."
+        )
     else:
         tests = {row.found.test for row in rows if row.found}
         named = [f"p: {MCNEMAR} (accuracies)"] if MCNEMAR in tests else []

@@ -4,14 +4,15 @@ Each interface is held against the first one with a trainable table, on the same
 a corrected p of at most SIGNIFICANCE. On par: two one-sided tests find the difference within MARGIN, which is below the
 least difference to Learned that the paper reports for Binary16 (PIQA, 2.18 points); a large p of the paired test is no
 such evidence. Against the paper: z is the difference by the root of the summed squares of both standard errors and,
-with several seeds, of the seeds' spread, since the paper's is one run; it agrees up to AGREES, and is not comparable if
-size, budget or data are others. Where the paper gives no standard error, an accuracy's is that of its share of our
-documents.
+with several seeds, of the seeds' spread, since the paper's is one run. It agrees up to AGREES, where Student's t takes
+the place of that factor for the seeds' part; one run shows no spread of seeds, and its verdict says so. It is not
+comparable if size, budget or data are others, and not tested where the paper has a figure only about, or no standard
+error can be had. Where the paper gives none, an accuracy's is that of its share of our documents.
 """
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,19 +21,20 @@ from tokencodes.analysis import compare, curves, seeds
 from tokencodes.analysis.compare import Row
 from tokencodes.analysis.curves import Behind
 from tokencodes.analysis.paired import SIGNIFICANCE, documents_needed
-from tokencodes.analysis.pairing import FRACTION
+from tokencodes.analysis.pairing import FRACTION, Evaluation
 from tokencodes.config import Task
 from tokencodes.errors import UserError
 from tokencodes.evaluate.references import benchmark
 from tokencodes.report import compare as shown
 from tokencodes.report import render
 from tokencodes.report.render import GAP, Table
-from tokencodes.report.results import Published, Results, is_proportion, published
+from tokencodes.report.results import Published, Results, is_proportion, published, run_name
 
 ON_PAR = ("openbookqa",)  # of which the paper says so
 MARGIN = 0.02  # of an accuracy, on either side
 AGREES = 1.96  # standard errors; beyond, chance alone leads in 5 %
-PAPER_CORPUS = "HuggingFaceTB/smollm-corpus"
+APPROXIMATE = "≈"  # before a figure that the paper gives only about
+PAPER_CORPUS, PAPER_SUBSET = "HuggingFaceTB/smollm-corpus", "fineweb-edu-dedup/"
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,29 @@ def _compared(results: Results, task: Task, interface: str, learned: str) -> Com
         for seed in results.settings.seeds
     }
     pairs = {seed: pair for seed, pair in both.items() if None not in pair}
-    gap = Row(task.name, task.shots, results.label(task), metric, "", False, None)
+    gap = Row(task.name, task.shots, results.label(task), metric, "", False, None, _lacking(both, interface, learned))
     if not pairs:
         return Compared(task, interface, metric, (), gap, math.nan)
     try:
         (row,) = compare.evaluations(list(pairs.values()), [metric])
     except UserError as error:
-        return Compared(task, interface, metric, (), Row(**(vars(gap) | {"missing": str(error)})), math.nan)
+        return Compared(task, interface, metric, (), replace(gap, missing=str(error)), math.nan)
+    row = replace(row, missing=row.missing or gap.missing)
     discordant = math.nan
     if row.found is not None and row.unit == FRACTION and not row.found.undefined:
         discordant = float(np.mean([np.mean(a.documents[metric] != b.documents[metric]) for a, b in pairs.values()]))
     return Compared(task, interface, metric, tuple(pairs), row, discordant)
+
+
+def _lacking(both: dict[int, tuple[Evaluation | None, ...]], interface: str, learned: str) -> str:
+    """Whose scores by document are not there; nothing if all are, or none."""
+    lacking = [
+        run_name(name, seed)
+        for seed, pair in both.items()
+        for name, found in zip((interface, learned), pair, strict=True)
+        if found is None
+    ]
+    return f"no scores by document of {', '.join(lacking)}" if 0 < len(lacking) < 2 * len(both) else ""
 
 
 # --------------------------------------------------------------- differences
@@ -98,7 +112,7 @@ def differences(results: Results) -> Table:
     rows, records, sources, refused = [], [], [], []
     for each in against_learned(results):
         found, row = each.row.found, each.row
-        title = f"{results.label(each.task)}, {each.metric}"
+        title = f"{results.label(each.task)}, {each.metric}{f', {row.unit}' if row.lower else ''}"
         if row.missing:
             refused.append(f"{title}, {each.interface}: {row.missing}.")
         cells = (GAP,) * 7
@@ -153,8 +167,8 @@ def _difference_notes(results: Results, *, several: bool) -> list[str]:
     if several:
         how = (
             "p: where the interval touches zero. Seeds' share: of the difference's variance, the part that another set "
-            "of seeds would change; the rest is the documents'. Of one pair of models alone, interval and p are over "
-            "documents, and seeds have no share."
+            "of seeds would change; other documents alone would change the rest. Of one pair of models alone, interval "
+            "and p are over documents, and seeds have no share."
         )
     else:
         how = (
@@ -189,7 +203,7 @@ def _record(each: Compared, learned: str | None) -> dict[str, Any]:
     names = ("n", "a", "b", "difference", "low", "high", "p", "test", "only_a", "only_b", "undefined")
     record |= {name: getattr(found, name) if found else None for name in names}
     record |= {"p_holm": row.holm if found else None, "discordant_share": each.discordant if found else None}
-    record |= {name: getattr(found, name) if found else None for name in ("from_seeds", "from_documents")}
+    record |= {name: getattr(found, name) if found else None for name in ("from_seeds", "from_documents", "from_both")}
     on_par = each.task.name in ON_PAR
     record |= {
         "equivalence_margin": MARGIN if on_par else None,
@@ -218,7 +232,9 @@ def losses(results: Results) -> Table:
         mean = math.fsum(values) / len(values) if values else None
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
         interval = GAP
-        if found and not math.isnan(found.low):
+        if found and math.isnan(found.gap):
+            interval = "NaN"
+        elif found and not math.isnan(found.low):
             interval = f"[{', '.join(shown.plus(render.decimal(end, 3)) for end in (found.low, found.high))}]"
         rows.append(
             (
@@ -277,6 +293,9 @@ def behind(results: Results, interface: str) -> Behind | None:
     if not chosen or not len(steps):
         return None
     a, b = (grids[name].loc[steps, chosen].to_numpy().T for name in (interface, learned))
+    ends = [results.finals[name, seed].get("val_loss") for name in (interface, learned) for seed in chosen]
+    if None in ends:  # measured, and no number: an earlier one must not stand for it
+        return Behind(len(chosen), math.nan, math.nan, math.nan, math.nan)
     return curves.behind(steps.to_numpy() * float(results.settings.train.tokens_per_step), a, b)
 
 
@@ -315,9 +334,11 @@ def against_paper(results: Results) -> Table:
         rows=tuple(rows) or ((GAP,) * 7,),
         records=tuple(records),
         notes=(
-            f"Agrees: |z| is at most {AGREES}; not comparable: another size, budget or data than the paper's, named. z "
-            "counts both standard errors and, with several seeds, their spread, since the paper has one run; where the "
-            "paper gives no standard error it is that of its share of our documents. What it does not give is empty.",
+            f"Agrees: |z| is at most {AGREES}, more with few seeds (Student's t for their part). One run: the spread "
+            "of seeds is not known, and the difference may be theirs. Not comparable: another size, budget or data "
+            "than the paper's, named. Not tested: the paper's figure is approximate, or has no standard error. z "
+            "counts both standard errors and, with several seeds, their spread, since the paper has one run; where it "
+            "gives no standard error, that of its share of our documents. What it does not give is empty.",
         ),
         sources=tuple(sources) or ("",),
     )
@@ -344,27 +365,43 @@ def _held_against(
     record |= {"value": mean, "stderr": stderr, "seed_sd": sd, "n": n}
     if figure is None:
         return record
-    record |= {"difference": mean - figure.value}
     others = obstacles(results, task)
+    approximate = figure.text.startswith(APPROXIMATE)
+    record |= {"difference": None if approximate else mean - figure.value}
     if others:
         return record | {"verdict": f"not comparable: {', '.join(others)}"}
+    if approximate:
+        return record | {"verdict": "not tested: approximate"}
     theirs = figure.stderr
     if theirs is None and figure.unit == "percent" and n > 1:
         theirs = math.sqrt(figure.value * (100 - figure.value) / (n - 1))
     if theirs is None or math.isnan(stderr) or math.isnan(mean):
         return record | {"verdict": "not tested: no standard error"}
     seeds_part = 0.0 if sd is None else sd * math.sqrt(1 + 1 / len(values))
-    z = (mean - figure.value) / math.hypot(stderr, theirs, seeds_part)
-    return record | {"z": z, "verdict": "agrees" if abs(z) <= AGREES else "differs"}
+    difference = mean - figure.value
+    limit = AGREES * math.hypot(stderr, theirs)
+    if sd is not None:
+        limit = math.hypot(limit, seeds.student(len(values) - 1) * seeds_part)
+    verdict = "agrees" if abs(difference) <= limit else "differs"
+    z = difference / math.hypot(stderr, theirs, seeds_part)
+    return record | {"z": z, "verdict": verdict if sd is not None else f"{verdict} (one run)"}
 
 
 def obstacles(results: Results, task: Task) -> list[str]:
     """Why a score may not be set against the paper's figure: `size`, `budget`, `data`; [] if it may."""
     why = results.unlike_paper()
     settings = results.settings
-    same_corpus = settings.data.source.kind == "hub" and settings.data.source.repo == PAPER_CORPUS
+    source = settings.data.source
+    same_corpus = source.kind == "hub" and source.repo == PAPER_CORPUS and source.pattern.startswith(PAPER_SUBSET)
     whole = task.limit is None and results.label(task) == benchmark(task.name).name
     return why + ([] if same_corpus and whole else ["data"])
+
+
+def comparable(results: Results) -> tuple[int, int]:
+    """How many of the benchmarks that the paper has may be set against its figures, and how many it has."""
+    known = {(task, shots) for task, _, shots, _ in published()}
+    tasks = [task for task in results.settings.evaluate.tasks if (task.name, task.shots) in known]
+    return sum(not obstacles(results, task) for task in tasks), len(tasks)
 
 
 # --------------------------------------------------------------------- power
@@ -383,7 +420,8 @@ def power(results: Results) -> Table:
         if not math.isnan(each.discordant):
             documents = documents_needed(each.discordant, gap / 100) if gap else None
         needed = seeds.seeds_needed(found, gap / 100) if found else None
-        measured = found is not None and not math.isnan(found.from_seeds)
+        measured = found is not None and sum((found.from_seeds, found.from_documents, found.from_both)) > 0
+        least = each.discordant < abs(gap) / 100
         rows.append(
             (
                 f"{results.label(each.task)}, {each.metric}",
@@ -391,14 +429,14 @@ def power(results: Results) -> Table:
                 shown.plus(render.decimal(gap, 2)),
                 render.count(n),
                 GAP if math.isnan(each.discordant) else f"{render.decimal(100 * each.discordant, 1)} %",
-                render.count(documents),
+                f"≥ {render.count(documents)}" if documents and least else render.count(documents),
                 render.count(needed) if needed or not measured else "none",
             )
         )
         records.append(
             {"task": each.task.name, "shots": each.task.shots, "metric": each.metric, "interface": each.interface}
-            | {"paper: difference": gap, "n": n, "discordant_share": each.discordant, "documents_needed": documents}
-            | {"seeds_needed": needed}
+            | {"paper: difference": gap, "n": n, "discordant_share": each.discordant}
+            | {"documents_needed": documents, "documents_needed_is_least": least, "seeds_needed": needed}
         )
         sources.append(_documents(each))
     return Table(
@@ -412,7 +450,8 @@ def power(results: Results) -> Table:
         records=tuple(records),
         notes=(
             "Documents needed: by McNemar's test of one pair of runs, with the share of discordant documents seen "
-            "here; it says nothing of other seeds. Seeds needed: with the documents scored and the variances seen "
+            "here; at least so many (≥) where fewer were seen than the difference itself needs. It says nothing of "
+            "other seeds. Seeds needed: with the documents scored and the variances seen "
             f"here; none: the documents alone hide it. {GAP}: not known from this run.",
         ),
         sources=tuple(sources) or ("",),
@@ -424,7 +463,7 @@ def _papers_gap(results: Results, each: Compared) -> float | None:
     learned = results.learned()
     models = [results.paper_model(name) if name else None for name in (each.interface, learned)]
     figures = [published().get((each.task.name, each.metric, each.task.shots, model or "")) for model in models]
-    if any(figure is None or figure.unit != "percent" or figure.text.startswith("≈") for figure in figures):
+    if any(figure is None or figure.unit != "percent" or figure.text.startswith(APPROXIMATE) for figure in figures):
         return None
     return figures[0].value - figures[1].value
 

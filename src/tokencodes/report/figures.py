@@ -2,8 +2,8 @@
 
 They are drawn at print size, for a text width of 5.5 to 7 in: no type is below 7 pt unless they are made smaller. An
 interface keeps its colour and its marker in all figures, by its place in the config; labels stand beside what they
-name. The paper's figures enter a plot only where a run has its size and budget (findings.is_paper_size), as hollow
-diamonds: beside a toy run they would invite a comparison that means nothing. The same results give the same bytes.
+name. The paper's figures enter a plot only where a run has its size, budget and data, as hollow diamonds: beside a toy
+run they would invite a comparison that means nothing. The same results give the same bytes.
 """
 
 import math
@@ -315,7 +315,7 @@ def benchmarks(results: Results) -> Figure:
     depths = [max(title.count("\n") + 1 for title in titles[i : i + per_row]) for i in range(0, len(tasks), per_row)]
     above = [0.15 + LINE_PT * 1.2 / 72 * depth for depth in depths]
     below = 0.53
-    with_paper = findings.is_paper_size(results)
+    with_paper = compared.comparable(results)[0] > 0
     note = 0.2 if with_paper else 0.0
     width = labels + per_row * panel_width + (per_row - 1) * across + 0.15
     canvas = _Canvas(width, sum(above) + max(len(above), 1) * (panel_height + below) + note)
@@ -326,7 +326,7 @@ def benchmarks(results: Results) -> Figure:
         row, column = divmod(number, per_row)
         bottom = canvas.height - sum(above[: row + 1]) - (row + 1) * (panel_height + below) + below
         axes = canvas.axes(labels + column * (panel_width + across), bottom, panel_width, panel_height)
-        _panel(results, task, axes, with_names=column == 0, with_paper=with_paper)
+        _panel(results, task, axes, with_names=column == 0)
         axes.annotate(title, (0, 1), xycoords="axes fraction", xytext=(0, 0.17 * 72), textcoords="offset points",
                       va="baseline", linespacing=1.1, annotation_clip=False)  # fmt: skip
     if with_paper:
@@ -337,7 +337,7 @@ def benchmarks(results: Results) -> Figure:
     return canvas.figure
 
 
-def _panel(results: Results, task: Task, axes: Axes, *, with_names: bool, with_paper: bool) -> None:
+def _panel(results: Results, task: Task, axes: Axes, *, with_names: bool) -> None:
     interfaces = list(results.settings.interfaces)
     metric = results.metrics(task)[0]
     factor = 100.0 if findings.is_proportion(metric) else 1.0
@@ -351,7 +351,7 @@ def _panel(results: Results, task: Task, axes: Axes, *, with_names: bool, with_p
         values = [factor * float(value) for value in rows.value if math.isfinite(value)]
         chances += [factor * float(chance) for chance in rows.chance if math.isfinite(chance)]
         figure = published().get((task.name, metric, task.shots, results.paper_model(name) or ""))
-        if with_paper and figure is not None:
+        if figure is not None and not compared.obstacles(results, task):
             axes.plot([figure.value], [place], "D", markersize=4.6, markerfacecolor="white", color=INK, zorder=2)
             extremes.append(figure.value)
         if not values:

@@ -2,9 +2,9 @@
 
 Rules. Near chance: a score is near chance if it is within CHANCE_STDERRS standard errors of it. Paper's size: the same
 architecture as the paper's (its trainable parameters, for each interface that stands for one of its models) and at
-least PAPER_BUDGET of its training tokens; only then do the paper's figures enter a plot beside ours. Below unigram: a
-held-out loss below both unigram lines, the entropy and the cross entropy. Toy: less than TOY of the paper's parameters
-or tokens.
+least PAPER_BUDGET of its training tokens; only then, and on its data, do its figures enter a plot beside ours. Below
+unigram: a held-out loss below both unigram lines, the entropy and the cross entropy. Toy: less than TOY of the paper's
+parameters or tokens.
 """
 
 import math
@@ -33,7 +33,7 @@ def below_unigram(run: dict[str, Any]) -> bool | None:
 
 
 def is_paper_size(results: Results) -> bool:
-    """Whether this run may be compared with the paper's figures: the same size and about the same budget."""
+    """Whether this run has the paper's size and about its budget; its data are another question."""
     return not results.unlike_paper()
 
 
@@ -57,9 +57,12 @@ def words(number: float) -> str:
 
 def comparability(results: Results) -> str:
     """One sentence on whether the paper's figures are comparable with this run's."""
-    if is_paper_size(results):
-        return "This run has their size and budget."
-    return "They are no target for this run, which has another size or budget."
+    if not is_paper_size(results):
+        return "They are no target for this run, which has another size or budget."
+    few, many = differences.comparable(results)
+    if few == many:
+        return "This run has their size, budget and data."
+    return f"This run has their size and budget, and their data on {few} of {many} benchmarks; others are no target."
 
 
 def headline(results: Results) -> list[dict[str, Any]]:
@@ -166,7 +169,17 @@ def _scored(results: Results) -> str:
 
 def _size(results: Results) -> str:
     if is_paper_size(results):
-        return "The run has the paper's size and budget, so its figures may be set beside the paper's."
+        few, many = differences.comparable(results)
+        if few == many:
+            return "The run has the paper's size, budget and data, so its figures may be set beside the paper's."
+        if few:
+            return (
+                f"The run has the paper's size and budget, and its data on {few} of {many} benchmarks: only these may "
+                "be set beside the paper's figures."
+            )
+        return (
+            "The run has the paper's size and budget but other data: it is not to be set against the paper's figures."
+        )
     paper, budget = paper_count(PAPER_MODEL, "trainable"), paper_count(PAPER_MODEL, "target_tokens", task="training")
     tokens = results.settings.train.max_steps * results.settings.train.tokens_per_step
     largest = max(results.params.trainable) if len(results.params) else None
@@ -178,7 +191,7 @@ def _size(results: Results) -> str:
             f"This is a toy run of {sizes}: its benchmark scores show that the pipeline works, not which interface is "
             "better."
         )
-    return f"The run has {sizes}: near the paper's, but not to be set against its figures."
+    return f"The run has {sizes}: it is not to be set against the paper's figures."
 
 
 def checks(results: Results) -> str:

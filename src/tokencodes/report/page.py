@@ -126,9 +126,12 @@ def _commit(results: Results) -> str | None:
 
 
 def notice(results: Results) -> str:
-    """What a reader must know before the first number; nothing for a run of the paper's size."""
+    """What a reader must know before the first number; nothing for a run of the paper's size and data."""
     if findings.is_paper_size(results):
-        return ""
+        few, many = differences.comparable(results)
+        return (
+            "" if few == many else f"{findings.comparability(results)} What is no target stands for orientation only."
+        )
     if findings.is_toy(results):
         return (
             "A toy run, far smaller than the paper's: benchmark scores near chance are to be expected, and they rank "
@@ -320,7 +323,7 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
     if several:
         scores += " Marks are means over seeds, ticks the seeds, intervals of the mean standard error."
         losses += " Means over seeds; bands: range of the held-out loss."
-    if findings.is_paper_size(results):
+    if differences.comparable(results)[0]:
         scores += " Hollow diamonds: the paper's published results."
     bars = "Trainable parameters by interface; beside each bar the total and the difference to the learned table."
     gaps = (

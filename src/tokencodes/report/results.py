@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tokencodes.analysis import pairing
@@ -468,6 +469,20 @@ def _read_checks(reader: _Reader, interface: str, seed: int, checks: list) -> No
         )
 
 
+def _check_means(reader: _Reader, content: dict[str, Any], where: str, columns: dict[str, np.ndarray]) -> None:
+    """A score that is a mean over documents must be the mean of those beside it; a group's may be weighted."""
+    if "subtask" in columns:
+        return
+    for metric in reader.get(content, where, "metrics"):
+        stated = reader.number(content, where, "metrics", metric, "value")
+        mean = columns[metric].mean() if metric in columns else math.nan
+        if not any(map(math.isnan, (stated, mean))) and not math.isclose(stated, mean, rel_tol=1e-6, abs_tol=1e-9):
+            raise UserError(
+                f"{reader.root / where}: {metric} is {stated}, but the documents in the Parquet file beside it have a "
+                f"mean of {mean:.6g}; run `tokencodes evaluate` again"
+            )
+
+
 def _read_evaluation(
     reader: _Reader, interface: str, seed: int, task: Task, evaluations: list, scores: list, documents: dict
 ) -> None:
@@ -476,9 +491,15 @@ def _read_evaluation(
     if content is None:
         return
     reader.same(content, where, interface=interface, seed=seed, task=task.name, shots=task.shots)
+    if (limit := content.get("limit")) != task.limit:
+        raise UserError(
+            f"{reader.root / where}: limit is {limit or 'none'}, in the config {task.limit or 'none'}; run `tokencodes "
+            "evaluate` again, or give the config that it was scored with"
+        )
     key = {"interface": interface, "seed": seed, "task": task.name, "shots": task.shots}
     if (by_document := reader.bytes(where.removesuffix(".json") + ".parquet")) is not None:
         documents[tuple(key.values())] = pairing.parse(content, by_document, str(reader.root / where))
+        _check_means(reader, content, where, documents[tuple(key.values())].documents)
     n = reader.count(content, where, "n")
     details = ("task_version", "limit", "data", "harness", "engine", "wall_s", "truncated", "data_sha256")
     evaluations.append(
