@@ -15,11 +15,15 @@ from tokenizers.processors import TemplateProcessing
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     GraniteConfig,
     GraniteForCausalLM,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PreTrainedTokenizerFast,
 )
 
@@ -242,6 +246,7 @@ def test_a_shared_context_is_computed_once(
     requests = requests_of("hellaswag", open_data(configure("hellaswag"), "hellaswag", packaged), 24, tmp_path)
     model = make_llama(seed=6, context=512)
     engine = Engine(model, tokenizer, max_batch_tokens=1024)
+    engine.proven = engine.max_length  # what it scores twice, to be sure, is not counted here
     computed: list[int] = []
     model.model.norm.register_forward_hook(lambda module, inputs, output: computed.append(output.shape[:2].numel()))
     engine.loglikelihood(requests)
@@ -271,6 +276,57 @@ def test_a_model_that_sees_a_window_gets_plain_rows(tokenizer: PreTrainedTokeniz
     assert_same(engine.loglikelihood(scored(*pairs)), theirs.loglikelihood(scored(*pairs)))
 
 
+def local(vocab_size: int) -> GPTNeoForCausalLM:
+    """Half of its layers see 24 tokens; its config calls that by no common name."""
+    return GPTNeoForCausalLM(
+        GPTNeoConfig(
+            vocab_size=vocab_size,
+            hidden_size=32,
+            num_layers=2,
+            num_heads=2,
+            attention_types=[[["global", "local"], 1]],
+            window_size=24,
+            max_position_embeddings=128,
+            initializer_range=0.5,
+        )
+    )
+
+
+def long_rope(vocab_size: int) -> Phi3ForCausalLM:
+    """Its rotary embeddings change beyond 32 tokens, by the longest row of a batch."""
+    factors = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    return Phi3ForCausalLM(
+        Phi3Config(
+            vocab_size=vocab_size,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            original_max_position_embeddings=32,
+            max_position_embeddings=128,
+            rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, **factors},
+            pad_token_id=0,
+            initializer_range=0.5,
+        )
+    )
+
+
+@pytest.mark.parametrize("make", [local, long_rope])
+@pytest.mark.parametrize("max_batch_tokens", [1, 2048])
+def test_a_model_whose_scores_hang_on_what_is_beside_them_gets_rows_alone(
+    make: Callable, max_batch_tokens: int, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    torch.manual_seed(9)
+    model = make(len(tokenizer)).eval()
+    engine = Engine(model, tokenizer, max_batch_tokens=max_batch_tokens)
+    theirs = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=1)
+    pairs = [(f"{start} word" * 8, after) for start in ("one", "two") for after in (" of it all", " of them", " and")]
+    pairs += [("the " * 40 + "end", after) for after in (" of it all", " of them and of it all", " and")]
+    assert_same(engine.loglikelihood(scored(*pairs)), theirs.loglikelihood(scored(*pairs)))
+    assert max_batch_tokens == 1 or not engine.branching
+
+
 def test_a_model_that_ignores_the_mask_is_found_out(
     make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,7 +340,7 @@ def test_the_head_runs_on_scored_positions_alone(make_llama: MakeLlama, tokenize
     """Once a position, a chunk at a time; a common beginning has its positions once."""
     model = make_llama(seed=2)
     engine = Engine(model, tokenizer, max_batch_tokens=4096)
-    engine.chunk_rows = 64
+    engine.chunk_rows, engine.proven = 64, engine.max_length
     rows: list[int] = []
     model.lm_head.register_forward_hook(lambda module, inputs, output: rows.append(len(inputs[0])))
     context = "the old man had said that he would not go there"

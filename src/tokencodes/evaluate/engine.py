@@ -29,6 +29,8 @@ TREE_TOKENS = 2048  # of a row with branches, whose mask has that many columns
 FILLED, SMALL_BATCH = 0.9, 0.25  # a row shorter than this share of the longest waits, once a batch is not small
 ATTENTION_COST = 3.0  # of a floating-point operation in attention under a mask, against one in a matrix product
 EXACT = 1e-5  # relative difference of logits, float32, up to which a row with branches counts as the same
+SAME = 1e-3  # nats: of a log-likelihood, between a row with branches and its inputs as rows of their own
+BY_LENGTH = ("longrope", "dynamic")  # rotary embeddings that follow from the longest row of a batch
 LENGTH_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")  # as HFLM looks them up, in this order
 
 Label = tuple[str, Any]  # (task, number of the document in it)
@@ -112,7 +114,8 @@ class Engine(TemplateLM):
 
     `max_batch_tokens` bounds batch x padded length. `autocast`: dtype of the matrix products, or None for the
     weights' own. After a call, `truncated` holds the documents whose context did not fit. `branching` tells whether the
-    model gives the same logits for a row with branches; if not, each input is a row of its own.
+    model gives the same for a row with branches; if not, each input is a row of its own. It is asked when the model is
+    loaded, by a short row, and again by the longest row that is to be scored, for a model may see less far than that.
     """
 
     def __init__(
@@ -134,7 +137,9 @@ class Engine(TemplateLM):
         self.max_length = max_length(model.config, tokenizer)
         self.head = self._separate_head()
         self.token_cost, self.pair_cost = self._costs()
-        self.branching = self._branches()
+        self.by_length = _by_length(model.config)
+        self.branching = not self.by_length and self._branches()
+        self.proven = 0  # tokens of the longest row that was scored in both ways
 
     # ------------------------------------------------------------ tokens, as HFLM
 
@@ -265,7 +270,13 @@ class Engine(TemplateLM):
         done = sum(not count for count in waiting.values())
         progress = Progress(self.title)
         first = {inputs: number for number, inputs in enumerate(members)}
-        rows = sorted(self._rows(members), key=lambda row: min(first[inputs] for inputs in row.inputs))
+        rows = list(self._rows(members))
+        longest = max((row for row in rows if row.branches), key=len, default=Row())
+        if len(longest) > self.proven:
+            self.branching = self._same_alone(longest, members, labels)
+            self.proven = len(longest)
+            rows = rows if self.branching else list(self._rows(members))
+        rows.sort(key=lambda row: min(first[inputs] for inputs in row.inputs))
         for batch in self._batches(rows):
             self._score_batch(batch, members, values, greedy, labels)
             for piece in (piece for row in batch for inputs in row.inputs for piece in members[inputs]):
@@ -295,7 +306,7 @@ class Engine(TemplateLM):
         for row in sorted(rows, key=lambda row: (row.branches, -len(row))):
             if batch:
                 width = len(batch[0])
-                full = (len(batch) + 1) * width > self.max_batch_tokens
+                full = (len(batch) + 1) * width > self.max_batch_tokens or self.by_length
                 padded = len(row) < FILLED * width and len(batch) * width > SMALL_BATCH * self.max_batch_tokens
                 if full or padded or row.branches != batch[0].branches:
                     yield batch
@@ -403,6 +414,23 @@ class Engine(TemplateLM):
             return False
         return True
 
+    def _same_alone(self, row: Row, members: dict[tuple[int, ...], list[Piece]], labels: Sequence[Label]) -> bool:
+        """Whether some of a row's inputs get the same log-likelihoods as rows of their own, in float32."""
+        some = {row.inputs[0], row.inputs[-1], max(row.inputs, key=len)}
+        together, apart = np.zeros(len(labels)), np.zeros(len(labels))
+        ignored = np.ones(len(labels), dtype=bool)
+        autocast, self.autocast = self.autocast, None
+        try:
+            self._score_batch([row], members, together, ignored, labels)
+            for inputs in some:
+                alone = Row()
+                alone.add(inputs)
+                self._score_batch([alone], members, apart, ignored, labels)
+        finally:
+            self.autocast = autocast
+        slots = [piece.slot for inputs in some for piece in members[inputs]]
+        return bool(np.abs(together - apart)[slots].max() <= SAME)
+
     @torch.inference_mode()
     def _separate_head(self) -> nn.Module | None:
         """The output layer if it, after the base model, gives the model's logits bit for bit; else None.
@@ -419,6 +447,14 @@ class Engine(TemplateLM):
         if states is None or not torch.equal(head(states), self.model(input_ids=ids, use_cache=False).logits):
             return None
         return head
+
+
+def _by_length(config: Any) -> bool:
+    """Whether rotary embeddings change with the length of what is read, so that no two rows may share a batch."""
+    config = getattr(config, "text_config", None) or config
+    found = getattr(config, "rope_parameters", None) or {}
+    kinds = [found, *(value for value in found.values() if isinstance(value, dict))]  # one for all layers, or by kind
+    return any(kind.get("rope_type") in BY_LENGTH for kind in kinds)
 
 
 def max_length(config: Any, tokenizer: Any) -> int:
