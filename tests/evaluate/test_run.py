@@ -222,6 +222,62 @@ def test_a_damaged_model(command: Any, llama_dir: Path, tmp_path: Path) -> None:
     refused(command(model), str(model), "cannot be loaded")
 
 
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [(3, "lacks the tensor model.layers.2."), (1, "unlike its config, the tensor model.layers.1.")],
+)
+def test_weights_that_are_not_the_configs(
+    command: Any, llama_dir: Path, tmp_path: Path, layers: int, said: str
+) -> None:
+    """Transformers would draw the missing ones at random, and score them."""
+    model = copy_of(llama_dir, tmp_path)
+    value = json.loads((model / "config.json").read_text())
+    assert value["num_hidden_layers"] == 2
+    write_json(model / "config.json", value | {"num_hidden_layers": layers})
+    refused(command(model), str(model), said, "more; get the model again")
+
+
+@pytest.mark.parametrize("missing", [0, 3, "all"])
+def test_a_tensor_that_is_missing(command: Any, llama_dir: Path, tmp_path: Path, missing: Any) -> None:
+    model = copy_of(llama_dir, tmp_path)
+    weights = load_file(model / "model.safetensors")
+    names = sorted(weights)
+    for name in names if missing == "all" else [names[missing]]:
+        del weights[name]
+    save_file(weights or {"x": torch.zeros(1)}, model / "model.safetensors", metadata={"format": "pt"})
+    refused(command(model), str(model), "lacks the tensor")
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("tokenizer.json", lambda value: {}),
+        ("config.json", lambda value: value | {"hidden_act": "nonsense"}),
+        ("config.json", lambda value: value | {"num_hidden_layers": "two"}),
+        ("config.json", lambda value: value | {"intermediate_size": 8}),
+        ("config.json", lambda value: value | {"model_type": "nonsense"}),
+        ("config.json", lambda value: []),
+    ],
+)
+def test_a_model_directory_that_libraries_stumble_on(
+    command: Any, llama_dir: Path, tmp_path: Path, file: str, change: Any
+) -> None:
+    model = copy_of(llama_dir, tmp_path)
+    write_json(model / file, change(json.loads((model / file).read_text())))
+    refused(command(model), str(model), "cannot be loaded")
+
+
+def test_what_the_result_is_called(
+    command: Any, llama_dir: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(llama_dir)
+    assert command(Path("."))[0] == 0
+    assert json.loads((tmp_path / "out.json").read_text())["model"] == llama_dir.name
+    line = ["evaluate", "--config", str(tmp_path / "config.yaml"), "--model", str(llama_dir), "--task", "piqa"]
+    assert cli.main([*line, "--out", str(tmp_path / "out.parquet")]) == 2
+    assert "name a .json file" in capsys.readouterr().err
+
+
 def test_no_tokenizer(command: Any, llama_dir: Path, tmp_path: Path) -> None:
     model = copy_of(llama_dir, tmp_path)
     for path in model.glob("tokenizer*"):

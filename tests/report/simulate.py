@@ -294,6 +294,7 @@ def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Pat
                     "versions": {"torch": "2.13.0", "tokencodes": "0.1.0", "python": "3.11.9"},
                     "hardware": {"machine": "x86_64", "cpus": 2, "device": "cpu"},
                     "wall_s": 61.5 + position,
+                    "energy_j": 54_000.0 if position else None,
                 },
             )
             checks = [

@@ -64,3 +64,13 @@ def test_a_result_of_another_task_is_refused(settings: config.Config, tmp_path: 
         others.write(settings, tmp_path, tmp_path / "tables")
     with pytest.raises(UserError, match="no model under `references`"):
         others.write(settings.model_copy(update={"references": {}}), tmp_path, tmp_path / "tables")
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_no_results_at_all_are_refused(settings: config.Config, tmp_path: Path, there: bool) -> None:
+    folder = tmp_path / "nowhere"
+    if there:
+        (folder / "eval" / "learned-s0").mkdir(parents=True)
+    with pytest.raises(UserError, match="nowhere: holds no results"):
+        others.write(settings, folder, tmp_path / "tables")
+    assert not (tmp_path / "tables").exists()

@@ -250,3 +250,10 @@ def test_contrast_is_aa_in_light_dark_and_print(pair):
 )
 def test_durations(seconds, text):
     assert page.duration(seconds).replace("\u00a0", " ") == text
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"), [(None, "–"), (45_000, "12.5\u00a0Wh"), (9e8, "250.00\u00a0kWh"), (3.6e6, "1.00\u00a0kWh")]
+)
+def test_energies(joules, text):
+    assert page.energy(joules) == text

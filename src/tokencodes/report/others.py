@@ -24,6 +24,8 @@ def write(settings: Config, results_dir: Path, out: Path) -> None:
     """Write the table to the folder `out`. Raises UserError if a result file is damaged, or no reference is named."""
     if not settings.references:
         raise UserError("the config names no model under `references`; there is nothing to put beside ours")
+    if not any((results_dir / "eval").glob("*/*.json")):
+        raise UserError(f"{results_dir}: holds no results of `tokencodes evaluate`; give --results results/<name>")
     table = beside(settings, results_dir)
     for suffix, notation in FORMATS.items():
         write_text(out / f"references.{suffix}", notation(table))

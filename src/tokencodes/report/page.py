@@ -239,14 +239,15 @@ def models(results: Results) -> Table:
             (
                 run_name(interface, seed),
                 duration(final.get("wall_s")),
+                energy(final.get("energy_j")),
                 plain(final.get("hardware")),
                 *(str(final.get(key) or GAP)[:SHORT_HASH] for key in ("model_sha256", "run_sha256", "code")),
             )
         )
     return Table(
         name="models",
-        caption="Trained models. Hashes are cut to their first digits.",
-        header=("Model", "Training time", "Hardware", "Weights", "Run settings", "Code"),
+        caption=f"Trained models. Hashes are cut. Energy: of the GPUs, by their counters; {GAP}: not measured.",
+        header=("Model", "Training time", "Energy", "Hardware", "Weights", "Run settings", "Code"),
         rows=tuple(rows),
         records=(),
         sources=tuple(
@@ -295,6 +296,14 @@ def plain(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return f"{value:.0f}"
     return render.clean(str(value))
+
+
+def energy(joules: float | None) -> str:
+    """1.25 kWh; below one, 12.5 Wh."""
+    if joules is None:
+        return GAP
+    hours = joules / 3600
+    return f"{hours / 1000:,.2f}\u00a0kWh" if hours >= 1000 else f"{hours:.1f}\u00a0Wh"
 
 
 def duration(seconds: float | None) -> str:

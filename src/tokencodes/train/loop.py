@@ -25,7 +25,7 @@ from tokencodes.errors import StoppedEarly, UserError, one_line
 from tokencodes.files import digest, lock, read_json, sha256_file, write_json, write_text
 from tokencodes.model import accounting, transformer
 from tokencodes.model.loss import summed_cross_entropy
-from tokencodes.train import checkpoint, distributed, metrics, optim
+from tokencodes.train import checkpoint, distributed, energy, metrics, optim
 
 SAVE_MARGIN = 1.5  # a time budget leaves room for one step and one save that take this many times the longest so far
 
@@ -314,6 +314,7 @@ class Trainer:
             journals = [each for each in (journal, timing, board) if each is not None]
             where = "from the start" if start == 0 else f"again after step {start}"
             metrics.say(self.label, f"{where}, {train.max_steps} steps of {train.tokens_per_step:,} tokens")
+            meter = energy.Meter(self.ranks.device, self.ranks.world_size)
         progress = metrics.Progress(self.label, start, train.max_steps, train.tokens_per_step, train.log_every)
         with contextlib.closing(progress):
             for step in range(start + 1, train.max_steps + 1):
@@ -325,7 +326,7 @@ class Trainer:
                         record["val_loss"] = self.validate(step)
                 if main:
                     seconds = time.monotonic() - begun
-                    pace = {"step": step, **self.pace(seconds), "data_s": data_s}
+                    pace = {"step": step, **self.pace(seconds), "data_s": data_s, "energy_j": meter.joules()}
                     journal.append(record)
                     timing.append(pace)
                     if board is not None:
@@ -344,6 +345,8 @@ class Trainer:
         """final.json: what the run came to, and the hashes of what it was made from."""
         train = self.run.train
         records = metrics.read_jsonl(self.out / "metrics.jsonl")
+        timing = metrics.read_jsonl(self.out / "timing.jsonl")
+        joules = [line.get("energy_j") for line in timing]
         recent = [record["loss"] for record in records[-train.validate_every :]]
         path = self.folder / checkpoint.name_of(train.max_steps)
         manifest = self.store.manifest
@@ -368,7 +371,8 @@ class Trainer:
                 "code": self.code,
                 "versions": versions(),
                 "hardware": hardware(self.ranks),
-                "wall_s": math.fsum(line.get("step_s", 0.0) for line in metrics.read_jsonl(self.out / "timing.jsonl")),
+                "wall_s": math.fsum(line.get("step_s", 0.0) for line in timing),
+                "energy_j": None if None in joules else math.fsum(joules),  # of the steps that count, as wall_s
             },
         )
 
