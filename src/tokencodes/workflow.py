@@ -2,6 +2,7 @@
 and a word before retraining.
 """
 
+import argparse
 import re
 import shlex
 import subprocess
@@ -237,6 +238,22 @@ def refuse_other_configs(runs: Iterable[tuple[Path, config.Run]]) -> None:
         raise UserError("\n".join(problems))
 
 
+def refuse_to_train_anew(run_dirs: Iterable[Path]) -> None:
+    """Before Snakemake deletes their final.json: finished runs without checkpoints could only start from nothing.
+
+    Raises UserError, one line a run that the call would train again. With checkpoints it goes on from them.
+    """
+    problems = [
+        f"{run_dir}: is finished, and the call would train it from the start, for something that it was made from is "
+        "missing or has changed (a dry run, -n, says what) and its checkpoints are gone; restore that, or delete the "
+        "folder to train anew"
+        for run_dir in run_dirs
+        if (run_dir / "final.json").exists() and not any(run_dir.glob("checkpoints/step_*"))
+    ]
+    if problems:
+        raise UserError("\n".join(problems))
+
+
 def made_by(run_dir: Path) -> dict[str, Any] | None:
     """The identity in the newest checkpoint's manifest that can be read; None if there is none."""
     for manifest in sorted(run_dir.glob("checkpoints/step_*/manifest.json"), reverse=True):
@@ -253,6 +270,16 @@ def warn_of_other_code(run_dirs: Iterable[Path], on_code_change: str) -> None:
     others = [run_dir.name for run_dir in run_dirs if trained_by(run_dir) not in (None, today)]
     if others and on_code_change in FATE:
         say(f"warning: the training code has changed since {', '.join(others)} was trained: {FATE[on_code_change]}")
+
+
+def triggered_by_code(options: Sequence[str]) -> bool:
+    """Whether a call of Snakemake with these options looks at the code's digest, a parameter of the rules.
+
+    Snakemake settles its triggers after it has read the rules.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--rerun-triggers", nargs="+", default=["params"])
+    return "params" in parser.parse_known_args(options)[0].rerun_triggers
 
 
 def say(text: str) -> None:

@@ -92,7 +92,7 @@ def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings,
     cells = {row[:2]: row for row in differences.differences(read(settings, folder, with_curves=False)).rows}
     said = "worse" if gap else "no"
     assert cells["PIQA, acc", "gf2"][-1] == said
-    assert cells["Corpus, held-out documents, bits_per_byte, bits a byte", "gf2"][-1] == said
+    assert cells["Corpus, held-out documents, bits_per_byte", "gf2"][-1] == said
 
 
 def test_on_par_is_two_one_sided_tests_and_not_a_large_p(settings, tmp_path):
@@ -234,3 +234,17 @@ def test_few_seeds_agree_further(paper_run):
     """Two seeds say little of their spread: Student's t of one degree of freedom is 12.7, not 1.96."""
     row = paper_run(0.538, stderr=0.0001, seeds=[0, 1])["binary16"]
     assert row["z"] > 1.96 and row["verdict"] == "agrees"
+
+
+def test_a_unit_that_the_metric_does_not_name_is_named(settings, tmp_path):
+    """A difference of word perplexities is one of nats a word."""
+    chosen = simulate.paper_size(settings)
+    folder = tmp_path / "run"
+    task = next(task for task in chosen.evaluate.tasks if task.name == "wikitext")
+    for position, interface in enumerate(("learned", "gf2")):
+        columns = simulate.documents(task, np.random.default_rng(0), position, 50)
+        path = folder / f"eval/{interface}-s0/wikitext-0shot.json"
+        write_json(path, simulate.evaluation(interface, 0, task, columns))
+        _write_documents(path.with_suffix(".parquet"), columns)
+    rows = {row[:2]: row for row in differences.differences(read(chosen, folder, with_curves=False)).rows}
+    assert rows["WikiText, word_perplexity (nats a word)", "gf2"][3] != "–"

@@ -7,7 +7,7 @@ import yaml
 
 from tokencodes import config
 from tokencodes.errors import UserError
-from tokencodes.files import write_json
+from tokencodes.files import read_json, write_json
 from tokencodes.report import others
 
 OTHER = "smollm2_135m_instruct_q4"
@@ -74,3 +74,18 @@ def test_no_results_at_all_are_refused(settings: config.Config, tmp_path: Path, 
     with pytest.raises(UserError, match="nowhere: holds no results"):
         others.write(settings, folder, tmp_path / "tables")
     assert not (tmp_path / "tables").exists()
+
+
+def test_what_was_not_asked_alike_is_named_and_nan_is_nan(settings: config.Config, tmp_path: Path) -> None:
+    for model in ("learned-s0", "binary12-s0", "gf2-s0"):
+        store(tmp_path, model, "hellaswag", 0, 100, acc_norm=(0.29, 0.0456, 0.25))
+    store(tmp_path, OTHER, "hellaswag", 0, 60, acc_norm=(None, None, 0.25))
+    path = tmp_path / "eval" / OTHER / "hellaswag-0shot.json"
+    write_json(path, read_json(path) | {"task_version": 9.0, "limit": 60})
+    table = others.beside(settings, tmp_path)
+    assert [note for note in table.notes if "HellaSwag" in note] == [
+        f"HellaSwag: {OTHER} with another version of the task than the others.",
+        f"HellaSwag: {OTHER} with another limit than the others.",
+    ]
+    assert "but for what the notes name" in table.caption
+    assert table.rows[0][-1] == "NaN"

@@ -40,6 +40,7 @@ def train() -> None:
     with open(args.out / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         time.sleep(float(os.environ.get("STAND_IN_SLEEPS", "0")))
+        (args.out / "checkpoints/step_0000002").mkdir(parents=True, exist_ok=True)
         write_json(args.out / "final.json", {"interface": run.interface_name, "seed": run.seed, "code": code})
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tokencodes import workflow as guard
+
 pytestmark = pytest.mark.workflow
 
 LOOP, TABLES = "src/tokencodes/train/loop.py", "src/tokencodes/report/tables.py"
@@ -43,6 +45,7 @@ def test_an_edit_of_the_model_retrains_after_a_warning(finished):
     assert output.count("tokencodes: warning: the training code has changed since learned-s0, binary9-s0") == 1
     assert finished.planned() == RETRAINED | {"accounting": 1}
     assert finished.planned("--rerun-triggers", "mtime", "input") == {}  # the way to accept it for one call
+    assert "warning" not in finished.snakemake("--dry-run", "--rerun-triggers", "mtime", "input")
 
 
 def test_refuse_and_continue_keep_the_trained_models(finished):
@@ -55,3 +58,16 @@ def test_refuse_and_continue_keep_the_trained_models(finished):
         output = finished.snakemake("--dry-run")
         assert output.count("tokencodes: warning: the training code has changed") == warnings
         assert "train" not in finished.planned()
+
+
+@pytest.mark.parametrize(
+    ("options", "looks"),
+    [
+        ([], True),
+        (["tables", "--rerun-triggers", "mtime", "input", "--config", "name=params"], False),
+        (["--rerun-triggers", "mtime"], False),
+        (["--rerun-triggers", "mtime", "params", "-n"], True),
+    ],
+)
+def test_which_calls_look_at_the_code(options, looks):
+    assert guard.triggered_by_code(options) is looks

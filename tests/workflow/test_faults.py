@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,3 +113,24 @@ def test_the_end_of_a_call_names_what_failed_its_log_and_what_runs_it_again(fres
     assert done.returncode == 0
     assert [call for call in fresh.calls() if call.startswith("train")].count("train binary9-s0") == 2
     assert set(fresh.planned()) == {"benchmarks", "evaluate", "export", "figures", "report", "tables", "validate"}
+
+
+def test_a_finished_run_without_checkpoints_is_not_trained_again(finished):
+    """Snakemake deletes the output of a job that it starts: the only trace of days on GPUs."""
+    results = finished.folder / "results/tiny"
+    for folder in results.glob("runs/*/checkpoints"):
+        shutil.rmtree(folder)
+    for path in [*results.glob("data/raw/*"), *results.glob("data/store/*/*.arrow")]:
+        path.unlink()  # as results/README.md says it
+    shutil.rmtree(results / "data/benchmarks")
+    shutil.rmtree(results / "tables")
+    assert finished.planned("tables", "figures", "report") == {"tables": 1, "report": 1}
+    finals = {path: path.read_bytes() for path in results.glob("runs/*/final.json")}
+    (results / "data/store/manifest.json").unlink()
+    assert "train" in finished.planned("tables", "figures", "report")
+    finished.calls()
+    output = finished.snakemake("tables", "figures", "report", code=2)
+    assert len(re.findall(r"tokencodes: error: \S*runs/\S+: is finished, and the call would train it", output)) == 2
+    assert "Traceback" not in output
+    assert {path: path.read_bytes() for path in results.glob("runs/*/final.json")} == finals
+    assert finished.calls() == []

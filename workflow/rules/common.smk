@@ -148,6 +148,8 @@ onstart:
                 for interface in SETTINGS.interfaces
                 for seed in SETTINGS.seeds
             )
+            needed = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "train"]
+            guard.refuse_to_train_anew(Path(job.output[0]).parent for job in needed)
         except UserError as error:
             fail(error)
         # No input of the rules: each has the digest of its own part, and a key elsewhere is no reason to run.
@@ -187,4 +189,5 @@ if workflow.is_main_process:
         return job.attempt if guard.again(map(Path, job.log), job.attempt, allowed, Path(OUT)) else 0
 
     Job.restart_times = GroupJob.restart_times = property(repeats)
-    guard.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)
+    if guard.triggered_by_code(sys.argv[1:]):
+        guard.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)

@@ -28,7 +28,7 @@ from tokencodes.evaluate.references import benchmark
 from tokencodes.report import compare as shown
 from tokencodes.report import render
 from tokencodes.report.render import GAP, Table
-from tokencodes.report.results import Published, Results, is_proportion, published, run_name
+from tokencodes.report.results import REFERENCE, Published, Results, is_proportion, published, run_name
 
 ON_PAR = ("openbookqa",)  # of which the paper says so
 MARGIN = 0.02  # of an accuracy, on either side
@@ -112,7 +112,8 @@ def differences(results: Results) -> Table:
     rows, records, sources, refused = [], [], [], []
     for each in against_learned(results):
         found, row = each.row.found, each.row
-        title = f"{results.label(each.task)}, {each.metric}{f', {row.unit}' if row.lower else ''}"
+        named = row.unit in ("", FRACTION, each.metric.replace("_per_", " a "))
+        title = f"{results.label(each.task)}, {each.metric}{'' if named else f' ({row.unit})'}"
         if row.missing:
             refused.append(f"{title}, {each.interface}: {row.missing}.")
         cells = (GAP,) * 7
@@ -252,7 +253,7 @@ def losses(results: Results) -> Table:
             | {"against": learned if found else None, "gap": found.gap if found else None}
             | {name: getattr(found, name) if found else None for name in ("low", "high", "tokens_ratio")}
         )
-        sources.append("runs/*/metrics.jsonl" if values else "")
+        sources.append("runs/*/final.json, runs/*/metrics.jsonl" if values else "")
     return Table(
         name="losses",
         caption=f"Held-out loss at the end, nats a token, and how far behind {learned or 'a learned table'} it is.",
@@ -338,7 +339,8 @@ def against_paper(results: Results) -> Table:
             "of seeds is not known, and the difference may be theirs. Not comparable: another size, budget or data "
             "than the paper's, named. Not tested: the paper's figure is approximate, or has no standard error. z "
             "counts both standard errors and, with several seeds, their spread, since the paper has one run; where it "
-            "gives no standard error, that of its share of our documents. What it does not give is empty.",
+            "gives no standard error, that of its share of our documents. What it does not give is empty. "
+            f"The paper's figures: {REFERENCE}.",
         ),
         sources=tuple(sources) or ("",),
     )
@@ -473,7 +475,12 @@ def sentence(results: Results) -> str:
     tested, beyond = count_shown(results)
     if not tested:
         return ""
+    ways: dict[tuple[str, str], int] = {}
+    for each in against_learned(results):
+        if (way := _worth(each.row)) in ("better", "worse"):
+            ways[each.interface, way] = ways.get((each.interface, way), 0) + 1
+    told = ", ".join(f"{interface} {way} on {n}" for (interface, way), n in ways.items())
     return (
         f"Paired with {results.learned()} on the same documents, {beyond} of {tested} differences are beyond chance "
-        "after Holm's correction."
+        f"after Holm's correction{f' ({told})' if told else ''}."
     )

@@ -1,9 +1,9 @@
 """What a run's numbers say, in sentences made from them by stated rules, and what they cannot say.
 
 Rules. Near chance: a score is near chance if it is within CHANCE_STDERRS standard errors of it. Paper's size: the same
-architecture as the paper's (its trainable parameters, for each interface that stands for one of its models) and at
-least PAPER_BUDGET of its training tokens; only then, and on its data, do its figures enter a plot beside ours. Below
-unigram: a held-out loss below both unigram lines, the entropy and the cross entropy. Toy: less than TOY of the paper's
+architecture as the paper's (its trainable parameters, for each interface that stands for one of its models) and about
+its training tokens (PAPER_BUDGET); only then, and on its data, do its figures enter a plot beside ours. Below unigram:
+a held-out loss below both unigram lines, the entropy and the cross entropy. Toy: less than TOY of the paper's
 parameters or tokens.
 """
 
@@ -82,6 +82,8 @@ def _asked(results: Results) -> str:
     learned = results.learned()
     counts = results.params.set_index("interface").trainable if len(results.params) else {}
     fixed = [name for name in interfaces if counts.get(name) is not None and name != learned]
+    seeds = len(results.settings.seeds)
+    each = f"; each trained with {seeds} seeds" if seeds > 1 else ""
     less = ""
     if learned is not None and counts.get(learned) is not None and fixed:
         saved = counts[learned] - min(counts[name] for name in fixed)
@@ -92,7 +94,7 @@ def _asked(results: Results) -> str:
     return (
         f"Asked: does a language model need a trainable input row for each token? {len(interfaces)} "
         f"{'model differs' if len(interfaces) == 1 else 'models differ'} in the input interface alone "
-        f"({_names(interfaces)}){less}."
+        f"({_names(interfaces)}{each}){less}."
     )
 
 
@@ -146,7 +148,8 @@ def _behind(results: Results) -> str:
 
 
 def _scored(results: Results) -> str:
-    scores = [row for row in headline(results) if not any(math.isnan(row[k]) for k in ("value", "stderr", "chance"))]
+    every = [row for row in headline(results) if not math.isnan(row["chance"])]
+    scores = [row for row in every if not any(math.isnan(row[k]) for k in ("value", "stderr"))]
     if not scores:
         said = "Scored: no benchmark with a chance level has been scored yet."
     else:
@@ -163,7 +166,7 @@ def _scored(results: Results) -> str:
                 f"{len(outside) - above} below are more than {CHANCE_STDERRS:g} standard errors away from it (luck "
                 f"alone would put about {OUTSIDE_BY_LUCK * len(scores):.1f} there)"
             )
-        said += "."
+        said += f"; {len(every) - len(scores)} more are no number." if len(every) > len(scores) else "."
     return " ".join(part for part in (said, differences.sentence(results), _size(results)) if part)
 
 

@@ -37,12 +37,13 @@ def beside(settings: Config, results_dir: Path) -> Table:
     ours = [f"{name}-s{seed}" for name in settings.interfaces for seed in settings.seeds]
     models = {name: name.removesuffix("-s0") if settings.seeds == [0] else name for name in ours}
     models |= {name: spec.label for name, spec in settings.references.items()}
-    rows, records, sources = [], [], []
+    rows, records, sources, unlike = [], [], [], []
     for task in settings.evaluate.tasks:
         found = {name: _result(results_dir, name, task) for name in models}
         there = {name: result for name, result in found.items() if result is not None}
         title = next((r["label"] for r in there.values()), label(task.name, settings.evaluate.data))
         title += f", {task.shots} shots" if task.shots else ""
+        unlike += _unlike(title, there)
         for metric in _metrics(task, there):
             cells = {name: result["metrics"].get(metric) for name, result in there.items()}
             counts = sorted({result["n"] for result in there.values()})
@@ -67,10 +68,12 @@ def beside(settings: Config, results_dir: Path) -> Table:
         "documents. Models of others were trained elsewhere, on other data and for longer; they show the scale.",
         *([note] if note else []),
         *(["The corpus' own documents are scored by models of our tokenizer alone."] if corpus else []),
+        *unlike,
     ]
+    but = ", but for what the notes name" if unlike else ""
     return Table(
         name="references",
-        caption="Our models beside models of others, on the same documents. Accuracies in percent.",
+        caption=f"Our models beside models of others, on the same documents{but}. Accuracies in percent.",
         header=("Benchmark, metric", "n", "Chance", *models.values()),
         rows=tuple(rows),
         records=tuple(records),
@@ -92,6 +95,19 @@ def _result(results_dir: Path, model: str, task: Task) -> dict[str, Any] | None:
     return result
 
 
+def _unlike(title: str, there: dict[str, dict[str, Any]]) -> list[str]:
+    """A sentence for each thing that models were not asked alike on one task."""
+    said = []
+    for key, what in (("task_version", "version of the task"), ("limit", "limit"), ("data_sha256", "data")):
+        values: dict[Any, list[str]] = {}
+        for name, result in there.items():
+            values.setdefault(result.get(key), []).append(name)
+        if len(values) > 1:
+            rare = min(values.values(), key=len)
+            said.append(f"{title}: {', '.join(rare)} with another {what} than the others.")
+    return said
+
+
 def _metrics(task: Task, there: dict[str, dict[str, Any]]) -> list[str]:
     """The metrics that any model has, the benchmark's own first."""
     headline = benchmark(task.name).metric
@@ -101,14 +117,16 @@ def _metrics(task: Task, there: dict[str, dict[str, Any]]) -> list[str]:
 
 def _shown(metric: str, value: float | None, n: int) -> str:
     if value is None or math.isnan(value):
-        return GAP
+        return "NaN"
     if findings.is_proportion(metric):
         return render.decimal(100 * value, 2 if n >= MANY_DOCUMENTS else 1)
     return render.millions(value) if abs(value) >= render.MILLION else render.decimal(value, render.digits_of(value))
 
 
 def _cell(metric: str, cell: dict[str, Any] | None, result: dict[str, Any] | None) -> str:
-    if cell is None or result is None or cell["value"] is None:
+    if cell is None or result is None:
         return GAP
+    if cell["value"] is None:
+        return "NaN"
     value = _shown(metric, cell["value"], result["n"])
     return value if cell["stderr"] is None else f"{value} ± {_shown(metric, cell['stderr'], result['n'])}"

@@ -71,7 +71,8 @@ def paper_count(model: str | None, metric: str, task: str = "parameters") -> int
 
 
 PAPER_MODEL = "Learned"  # whose size stands for the paper's in a comparison of sizes
-PAPER_BUDGET = 0.9  # of the paper's training tokens is about its budget
+PAPER_BUDGET = 0.9  # of the paper's training tokens, or as much above them, is about its budget
+REFERENCE = "src/tokencodes/report/reference.csv"  # where a reader finds the paper's figures, each with its source
 
 
 def is_proportion(metric: str) -> bool:
@@ -160,7 +161,8 @@ class Results:
             if self.paper_model(interface)
         ]
         why = [] if pairs and all(ours is not None and ours == theirs for ours, theirs in pairs) else ["size"]
-        near = budget is not None and train.max_steps * train.tokens_per_step >= PAPER_BUDGET * budget
+        share = train.max_steps * train.tokens_per_step / budget if budget else 0.0
+        near = PAPER_BUDGET <= share <= 1 / PAPER_BUDGET
         return why if near else [*why, "budget"]
 
     def bins(self) -> list[tuple[int, int, int, int]]:

@@ -17,7 +17,7 @@ from tokencodes.evaluate.references import letters_note
 from tokencodes.files import write_text
 from tokencodes.report import differences, findings, render
 from tokencodes.report.render import GAP, Table
-from tokencodes.report.results import PARAMETERS, Published, Results, paper_count, published, read, run_name
+from tokencodes.report.results import PARAMETERS, REFERENCE, Published, Results, paper_count, published, read, run_name
 
 NAMES = ("accounting", "results", "differences", "paper", "power", "losses", "training", "data", "lengths")
 FORMATS: dict[str, Callable[[Table], str]] = {
@@ -187,7 +187,7 @@ def _comparison_notes(results: Results, models: list[str]) -> list[str]:
     if models:
         notes.append(
             "Published results: Bochkov (2026), models of 1.7 billion parameters after 100 billion tokens, whole test "
-            f"sets. {findings.comparability(results)}"
+            f"sets; each with its source in {REFERENCE}. {findings.comparability(results)}"
         )
     if letters := letters_note(task.name for task in results.settings.evaluate.tasks):
         notes.append(letters)
