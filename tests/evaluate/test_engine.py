@@ -327,6 +327,25 @@ def test_a_model_whose_scores_hang_on_what_is_beside_them_gets_rows_alone(
     assert max_batch_tokens == 1 or not engine.branching
 
 
+def test_a_model_that_minds_padding_gets_batches_of_one_row(
+    make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_llama(seed=9)
+    forward = model.model.forward
+
+    def minding(input_ids: torch.Tensor, **keys: Any) -> Any:
+        found = forward(input_ids=input_ids, **keys)
+        found.last_hidden_state = found.last_hidden_state * (1 + input_ids.shape[1] / 50)
+        return found
+
+    monkeypatch.setattr(model.model, "forward", minding)
+    engine = Engine(model, tokenizer, max_batch_tokens=512)
+    theirs = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=1)
+    pairs = [("word " * n + "end", " of it all") for n in (1, 5, 9, 20)]
+    assert_same(engine.loglikelihood(scored(*pairs)), theirs.loglikelihood(scored(*pairs)))
+    assert engine.alone
+
+
 def test_a_model_that_ignores_the_mask_is_found_out(
     make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -278,6 +278,35 @@ def test_what_the_result_is_called(
     assert "name a .json file" in capsys.readouterr().err
 
 
+def test_another_tokenizer_of_the_same_size(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    """Ours names the tokenizer that it was trained with; every result names the one that was used."""
+    model = copy_of(llama_dir, tmp_path)
+    hashes = [sha256_file(model / name) for name in ("model.safetensors", "tokenizer.json")]
+    stated = dict(zip(("model_sha256", "tokenizer_sha256"), hashes, strict=True))
+    write_json(model / "tokencodes.json", {"interface": "gf2", "seed": 0, **stated})
+    assert command(model)[0] == 0
+    before = read_json(tmp_path / "out.json")["tokenizer_sha256"]
+    (tmp_path / "out.json").write_text("what was there")
+    value = json.loads((model / "tokenizer_config.json").read_text())
+    write_json(model / "tokenizer_config.json", value | {"model_max_length": 77})
+    assert command(model)[0] == 0
+    assert read_json(tmp_path / "out.json")["tokenizer_sha256"] != before
+    (tmp_path / "out.json").write_text("what was there")
+    value = json.loads((model / "tokenizer.json").read_text())
+    vocab = value["model"]["vocab"]
+    one, two = list(vocab)[300:302]
+    vocab[one], vocab[two] = vocab[two], vocab[one]
+    write_json(model / "tokenizer.json", value)
+    refused(command(model), "its tokenizer.json is not the one")
+
+
+def test_a_tokenizers_config_is_no_tokenizer(command: Any, llama_dir: Path, tmp_path: Path) -> None:
+    model = copy_of(llama_dir, tmp_path)
+    (model / "tokenizer.json").unlink()
+    assert (model / "tokenizer_config.json").exists()
+    refused(command(model), "has no tokenizer")
+
+
 def test_no_tokenizer(command: Any, llama_dir: Path, tmp_path: Path) -> None:
     model = copy_of(llama_dir, tmp_path)
     for path in model.glob("tokenizer*"):

@@ -15,6 +15,8 @@ from tokencodes.data import store
 from tokencodes.errors import EXIT_STOPPED_EARLY, EXIT_USER_ERROR
 from tokencodes.files import write_json, write_text
 
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+
 args = cli.parser().parse_args()
 stage = sys.argv[1]
 
@@ -70,7 +72,7 @@ match stage:
     case "train":
         train()
     case "export":
-        all_of(*(args.out / f for f in ("model.safetensors", "config.json", "tokenizer.json", "tokencodes.json")))
+        all_of(*(args.out / f for f in ("model.safetensors", "config.json", *TOKENIZER, "tokencodes.json")))
     case "benchmarks":
         all_of(args.out / "manifest.json")
     case "evaluate":

@@ -48,6 +48,14 @@ def test_an_edit_of_the_model_retrains_after_a_warning(finished):
     assert "warning" not in finished.snakemake("--dry-run", "--rerun-triggers", "mtime", "input")
 
 
+def test_another_harness_scores_again(finished):
+    told = finished.folder / "src/lm_eval-99.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: lm_eval\nVersion: 99.0\n")
+    drawn = {"tables": 1, "figures": 1, "report": 1}
+    assert finished.planned() == {"evaluate": 4} | drawn
+
+
 def test_refuse_and_continue_keep_the_trained_models(finished):
     finished.edit(LOOP, "SAVE_MARGIN = 1.5", "SAVE_MARGIN = 1.6")
     assert finished.planned() == RETRAINED

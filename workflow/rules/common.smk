@@ -3,6 +3,7 @@ import os
 import re
 import shlex
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from snakemake.jobs import GroupJob, Job
@@ -127,7 +128,7 @@ def task_settings(wildcards):
     shots = int(wildcards.shots)
     (task,) = (task for task in SETTINGS.evaluate.tasks if (task.name, task.shots) == (wildcards.task, shots))
     ways = SETTINGS.evaluate.model_dump(mode="json", include={"data", "wheel", "precision", "bootstrap_iters"})
-    return section_digest(task, ways, SETTINGS.evaluate.revisions.get(task.name))
+    return section_digest(task, ways, SETTINGS.evaluate.revisions.get(task.name), version("lm_eval"))
 
 
 def training_code(wildcards):

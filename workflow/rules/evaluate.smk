@@ -9,6 +9,7 @@ OF_OTHERS = [
     for kind in ("json", "parquet")
     if name in IMPORTED or task.name != benchmarks.CORPUS_TASK  # the store holds tokens of our tokenizer
 ]
+MODEL_FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "tokencodes.json"]  # that decide a score
 OTHERS = expand(f"{OUT}/tables/references.{{kind}}", kind=["csv", "md", "tex", "txt"]) if REFERENCES else []
 
 
@@ -24,6 +25,7 @@ rule reference:
         weights=f"{OUT}/models/{{reference}}/model.safetensors",
         config=f"{OUT}/models/{{reference}}/config.json",
         tokenizer=f"{OUT}/models/{{reference}}/tokenizer.json",
+        special=f"{OUT}/models/{{reference}}/tokenizer_config.json",
         origin=f"{OUT}/models/{{reference}}/tokencodes.json",
     log:
         f"{OUT}/logs/reference/{{reference}}.log",
@@ -98,7 +100,7 @@ rule benchmarks:
 rule evaluate:
     input:
         weights=f"{OUT}/models/{{model}}/model.safetensors",
-        model=expand(f"{OUT}/models/{{{{model}}}}/{{file}}", file=["config.json", "tokenizer.json", "tokencodes.json"]),
+        model=expand(f"{OUT}/models/{{{{model}}}}/{{file}}", file=MODEL_FILES),
         benchmarks=rules.benchmarks.output[0],
         store=f"{OUT}/data/store/manifest.json",
     output:

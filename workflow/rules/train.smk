@@ -36,6 +36,7 @@ rule export:
         weights=f"{OUT}/models/{{interface}}-s{{seed}}/model.safetensors",
         config=f"{OUT}/models/{{interface}}-s{{seed}}/config.json",
         tokenizer=f"{OUT}/models/{{interface}}-s{{seed}}/tokenizer.json",
+        special=f"{OUT}/models/{{interface}}-s{{seed}}/tokenizer_config.json",
         origin=f"{OUT}/models/{{interface}}-s{{seed}}/tokencodes.json",
     log:
         f"{OUT}/logs/export/{{interface}}-s{{seed}}.log",

@@ -89,6 +89,14 @@ class Row:
         self.inputs.append(inputs)
 
 
+def _row(*inputs: tuple[int, ...]) -> Row:
+    """A row of these inputs, in lexicographic order."""
+    row = Row()
+    for each in inputs:
+        row.add(each)
+    return row
+
+
 class Progress:
     """Documents done, on stderr: a line that renews itself in a terminal, else a line every 10 s."""
 
@@ -116,6 +124,7 @@ class Engine(TemplateLM):
     weights' own. After a call, `truncated` holds the documents whose context did not fit. `branching` tells whether the
     model gives the same for a row with branches; if not, each input is a row of its own. It is asked when the model is
     loaded, by a short row, and again by the longest row that is to be scored, for a model may see less far than that.
+    `alone`: a row's scores depend on what else is in its batch, so each batch is one row.
     """
 
     def __init__(
@@ -137,9 +146,9 @@ class Engine(TemplateLM):
         self.max_length = max_length(model.config, tokenizer)
         self.head = self._separate_head()
         self.token_cost, self.pair_cost = self._costs()
-        self.by_length = _by_length(model.config)
-        self.branching = not self.by_length and self._branches()
-        self.proven = 0  # tokens of the longest row that was scored in both ways
+        self.alone = _by_length(model.config)
+        self.branching = not self.alone and self._branches()
+        self.proven = 0  # tokens of the longest row that was scored in more than one way
 
     # ------------------------------------------------------------ tokens, as HFLM
 
@@ -271,10 +280,10 @@ class Engine(TemplateLM):
         progress = Progress(self.title)
         first = {inputs: number for number, inputs in enumerate(members)}
         rows = list(self._rows(members))
-        longest = max((row for row in rows if row.branches), key=len, default=Row())
-        if len(longest) > self.proven:
-            self.branching = self._same_alone(longest, members, labels)
-            self.proven = len(longest)
+        longest = max(map(len, rows), default=0)
+        if longest > self.proven:
+            self._prove(rows, members, labels)
+            self.proven = longest
             rows = rows if self.branching else list(self._rows(members))
         rows.sort(key=lambda row: min(first[inputs] for inputs in row.inputs))
         for batch in self._batches(rows):
@@ -306,7 +315,7 @@ class Engine(TemplateLM):
         for row in sorted(rows, key=lambda row: (row.branches, -len(row))):
             if batch:
                 width = len(batch[0])
-                full = (len(batch) + 1) * width > self.max_batch_tokens or self.by_length
+                full = (len(batch) + 1) * width > self.max_batch_tokens or self.alone
                 padded = len(row) < FILLED * width and len(batch) * width > SMALL_BATCH * self.max_batch_tokens
                 if full or padded or row.branches != batch[0].branches:
                     yield batch
@@ -396,12 +405,8 @@ class Engine(TemplateLM):
         if set(kinds) != {"full_attention"} or getattr(settings, "sliding_window", None) is not None:
             return False
         some = torch.linspace(0, settings.vocab_size - 1, 12).long().tolist()
-        row, alone = Row(), []
-        for branch in sorted((tuple(some[:6]), tuple(some[:3] + some[6:9]), tuple(some[:3] + some[9:] + some[:1]))):
-            row.add(branch)
-            single = Row()
-            single.add(branch)
-            alone.append(single)
+        branches = sorted((tuple(some[:6]), tuple(some[:3] + some[6:9]), tuple(some[:3] + some[9:] + some[:1])))
+        row, alone = _row(*branches), [_row(branch) for branch in branches]
         try:
             for each, nodes in zip(alone, row.nodes, strict=True):
                 expected = self._states(*self._tensors([each]), list(range(len(each))))
@@ -414,18 +419,30 @@ class Engine(TemplateLM):
             return False
         return True
 
-    def _same_alone(self, row: Row, members: dict[tuple[int, ...], list[Piece]], labels: Sequence[Label]) -> bool:
-        """Whether some of a row's inputs get the same log-likelihoods as rows of their own, in float32."""
-        some = {row.inputs[0], row.inputs[-1], max(row.inputs, key=len)}
+    def _prove(self, rows: Sequence[Row], members: dict[tuple[int, ...], list[Piece]], labels: Sequence[Label]) -> None:
+        """Give up on branches, or on batches, if the longest row with the one, or the most padding, changes a score."""
+        if branched := max((row for row in rows if row.branches), key=len, default=None):
+            some = {branched.inputs[0], branched.inputs[-1], max(branched.inputs, key=len)}
+            self.branching = self._same([branched], some, members, labels)
+        short, long = min(members, key=len), max(members, key=len)
+        if not self.alone and 2 * len(long) <= self.max_batch_tokens:
+            self.alone = not self._same([_row(long), _row(short)], {long, short}, members, labels)
+
+    def _same(
+        self,
+        batch: list[Row],
+        some: set[tuple[int, ...]],
+        members: dict[tuple[int, ...], list[Piece]],
+        labels: Sequence[Label],
+    ) -> bool:
+        """Whether some inputs of a batch get the same log-likelihoods, in float32, as batches of their own."""
         together, apart = np.zeros(len(labels)), np.zeros(len(labels))
         ignored = np.ones(len(labels), dtype=bool)
         autocast, self.autocast = self.autocast, None
         try:
-            self._score_batch([row], members, together, ignored, labels)
+            self._score_batch(batch, members, together, ignored, labels)
             for inputs in some:
-                alone = Row()
-                alone.add(inputs)
-                self._score_batch([alone], members, apart, ignored, labels)
+                self._score_batch([_row(inputs)], members, apart, ignored, labels)
         finally:
             self.autocast = autocast
         slots = [piece.slot for inputs in some for piece in members[inputs]]

@@ -70,5 +70,6 @@ def letters_note(tasks: Iterable[str]) -> str | None:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown task name."""
-    close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; known: {', '.join(sorted(known))}"
+    names = list(dict.fromkeys(known))
+    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; known: {', '.join(sorted(names))}"

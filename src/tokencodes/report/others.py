@@ -37,13 +37,14 @@ def beside(settings: Config, results_dir: Path) -> Table:
     ours = [f"{name}-s{seed}" for name in settings.interfaces for seed in settings.seeds]
     models = {name: name.removesuffix("-s0") if settings.seeds == [0] else name for name in ours}
     models |= {name: spec.label for name, spec in settings.references.items()}
-    rows, records, sources, unlike = [], [], [], []
+    rows, records, sources, unlike, cut = [], [], [], [], []
     for task in settings.evaluate.tasks:
         found = {name: _result(results_dir, name, task) for name in models}
         there = {name: result for name, result in found.items() if result is not None}
         title = next((r["label"] for r in there.values()), label(task.name, settings.evaluate.data))
         title += f", {task.shots} shots" if task.shots else ""
         unlike += _unlike(title, there)
+        cut += [f"{title} ({name}: {r['truncated']:,})" for name, r in there.items() if r.get("truncated")]
         for metric in _metrics(task, there):
             cells = {name: result["metrics"].get(metric) for name, result in there.items()}
             counts = sorted({result["n"] for result in there.values()})
@@ -68,6 +69,7 @@ def beside(settings: Config, results_dir: Path) -> Table:
         "documents. Models of others were trained elsewhere, on other data and for longer; they show the scale.",
         *([note] if note else []),
         *(["The corpus' own documents are scored by models of our tokenizer alone."] if corpus else []),
+        *([f"Documents whose context was cut to fit: {'; '.join(cut)}."] if cut else []),
         *unlike,
     ]
     but = ", but for what the notes name" if unlike else ""

@@ -275,7 +275,7 @@ def evaluations(results: Results) -> Table:
         sources.append(tables.pattern(results, found.path))
     return Table(
         name="evaluations",
-        caption="Scoring. Time is summed over models; truncated: requests that did not fit into the context.",
+        caption="Scoring. Time is summed over models; truncated: documents whose context was cut to fit.",
         header=("Benchmark", "Version", "n", "Data", "Truncated", "Harness", "Engine", "Time"),
         rows=tuple(rows),
         records=(),

@@ -189,9 +189,22 @@ def _comparison_notes(results: Results, models: list[str]) -> list[str]:
             "Published results: Bochkov (2026), models of 1.7 billion parameters after 100 billion tokens, whole test "
             f"sets; each with its source in {REFERENCE}. {findings.comparability(results)}"
         )
+    if cut := truncated(results):
+        notes.append(cut)
     if letters := letters_note(task.name for task in results.settings.evaluate.tasks):
         notes.append(letters)
     return notes
+
+
+def truncated(results: Results) -> str:
+    """On which benchmarks contexts were cut, and in how many documents; nothing if on none."""
+    said = []
+    for task in results.settings.evaluate.tasks:
+        rows = results.evaluations
+        rows = rows[(rows.task == task.name) & (rows.shots == task.shots)]
+        if len(rows) and rows.truncated.notna().any() and (most := int(rows.truncated.max())):
+            said.append(f"{results.label(task)} ({most:,} of {int(rows.n.max()):,} documents)")
+    return f"Contexts longer than the model's were cut from the left: {', '.join(said)}." if said else ""
 
 
 def _shower(metric: str, value: float, n: int) -> Callable[[float | None], str]:
