@@ -13,9 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-STAND_IN = Path(__file__).with_name("workflow") / "stand_in.py"
+HERE = Path(__file__).parent
+STAND_IN = HERE / "workflow" / "stand_in.py"
 PATIENCE = 1800  # seconds for a whole call of Snakemake, of minutes on a quiet machine
 COPIED = ("Snakefile", "slurm", "workflow", "config", "envs", "src")
+
+
+def users_environment(*paths: Path) -> dict[str, str]:
+    """This process' environment without the packages that are for developers alone; `paths`: to import from first."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, [*paths, HERE / "runtime_only"])),
+        "TOKENCODES_DEV_LOCK": str(HERE.parent / "envs/requirements-dev.lock"),
+    }
 
 
 @dataclass
@@ -28,9 +38,8 @@ class Project:
 
     def __post_init__(self) -> None:
         self.environment = {
-            **os.environ,
+            **users_environment(self.folder / "src"),
             "PATH": os.pathsep.join([str(self.folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "PYTHONPATH": str(self.folder / "src"),
             "XDG_CACHE_HOME": str(self.folder / "xdg"),
         }
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)

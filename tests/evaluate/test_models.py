@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hub_server import Hub
 from peer import llama_of
+from project import users_environment
 from tokencodes import config
 from tokencodes.errors import UserError
 from tokencodes.evaluate import benchmarks, models, tasks
@@ -37,8 +38,19 @@ def settings(root: Path, wheel_cache: Path) -> config.Config:
 
 @pytest.fixture(scope="session")
 def smollm2(settings: config.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As a user gets it: without the packages that are for developers alone."""
     folder = tmp_path_factory.mktemp("references") / SMOLLM2
-    models.fetch(settings, SMOLLM2, folder)
+    file = folder.with_name("config.yaml")
+    file.write_text(config.dump(settings))
+    line = ["reference", "--config", str(file), "--name", SMOLLM2, "--out", str(folder)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tokencodes.cli", *line],
+        env=users_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
     return folder
 
 
