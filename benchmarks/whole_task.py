@@ -16,6 +16,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import statistics
 import tempfile
 import time
@@ -67,6 +68,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     tasks.quiet()
+    os.environ["TQDM_DISABLE"] = "1"
     sources = args.out / args.task
     if not sources.exists():
         prepare(sources, ["smollm2"], [args.task])
