@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from evaluate import MAX_BATCH_TOKENS, prepare
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from evaluate import MAX_BATCH_TOKENS, prepare
 from tokencodes.evaluate import tasks
 from tokencodes.evaluate.benchmarks import Data
 from tokencodes.evaluate.engine import Engine
