@@ -51,6 +51,20 @@ def test_after_kill_9_a_new_call_waits_for_the_orphan_and_goes_on(fresh):
     assert calls.count("prepare part-0") == 1  # what was finished is not repeated
 
 
+def test_ctrl_c_while_waiting_is_one_line_and_harms_nothing(fresh):
+    first = fresh.start(env={"STAND_IN_SLEEPS": "40"})
+    wait_until(lambda: at_work(fresh, "train learned-s0"))
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    second = fresh.start(log="second.log")
+    log = fresh.folder / "second.log"
+    wait_until(lambda: "waiting for it" in log.read_text())
+    second.send_signal(signal.SIGINT)
+    assert second.wait(timeout=60) == 2
+    assert "tokencodes: error: stopped while waiting for jobs of a call before" in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
 def test_a_second_call_on_the_same_results_is_refused_and_another_name_is_not(fresh):
     first = fresh.start(env={"STAND_IN_SLEEPS": "8"})
     wait_until(lambda: at_work(fresh, "train learned-s0"))

@@ -151,18 +151,21 @@ onstart:
             )
             needed = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "train"]
             guard.refuse_to_train_anew(Path(job.output[0]).parent for job in needed)
+            # No input of the rules: each has the digest of its own part, and a key elsewhere is no reason to run.
+            write_text(CONFIG, schema.dump(SETTINGS))
+            # Whose jobs may still be at work. The name of all Slurm jobs of this call comes from its executor.
+            run_id = getattr(workflow.scheduler._executor, "run_uuid", None)
+            if workflow.local_exec:
+                guard.wait_for_orphans(Path(path).parent for path in RUNS)
+            waited = bool(run_id) and guard.wait_for_jobs(Path(OUT), run_id)
         except UserError as error:
             fail(error)
-        # No input of the rules: each has the digest of its own part, and a key elsewhere is no reason to run.
-        write_text(CONFIG, schema.dump(SETTINGS))
+        except KeyboardInterrupt:
+            fail("stopped while waiting for jobs of a call before; they go on")
         # Snakemake's limit of 100 jobs a second starts a timer at each look at the ready jobs, to look again when it ends:
         # with hundreds of jobs, hundreds of looks a second. No executor comes near that limit.
         workflow.scheduler.job_rate_limiter = None
-        if workflow.local_exec:
-            guard.wait_for_orphans(Path(path).parent for path in RUNS)
-        # The name of all Slurm jobs of this call.
-        run_id = getattr(workflow.scheduler._executor, "run_uuid", None)
-        if run_id and guard.wait_for_jobs(Path(OUT), run_id):
+        if waited:
             # What is to be made was looked up before the wait; what those jobs have made would be made again.
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
