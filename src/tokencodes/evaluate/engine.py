@@ -424,8 +424,9 @@ class Engine(TemplateLM):
         if branched := max((row for row in rows if row.branches), key=len, default=None):
             some = {branched.inputs[0], branched.inputs[-1], max(branched.inputs, key=len)}
             self.branching = self._same([branched], some, members, labels)
-        short, long = min(members, key=len), max(members, key=len)
-        if not self.alone and 2 * len(long) <= self.max_batch_tokens:
+        padded = [inputs for inputs in members if 2 * len(inputs) <= self.max_batch_tokens]
+        if padded and not self.alone:
+            short, long = min(padded, key=len), max(padded, key=len)
             self.alone = not self._same([_row(long), _row(short)], {long, short}, members, labels)
 
     def _same(

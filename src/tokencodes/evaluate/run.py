@@ -184,7 +184,10 @@ def _engine(settings: Config, model_dir: Path, title: str) -> Any:
             model_dir, dtype=torch.float32, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     except Exception as error:  # of files that are damaged, or no model's: the libraries raise whatever they stumble on
-        said = one_line(error) if isinstance(error, OSError | ValueError | SafetensorError) else repr(error)
+        foreseen = isinstance(error, OSError | ValueError | SafetensorError)
+        if not foreseen and (model_dir / "tokencodes.json").is_file():
+            raise  # our own model's code, in all likelihood
+        said = one_line(error) if foreseen else repr(error)
         raise UserError(f"{model_dir}: cannot be loaded: {' '.join(said.split())[:LONGEST_REASON]}") from None
     for what, key in (("lacks", "missing_keys"), ("holds, unlike its config,", "unexpected_keys")):
         if names := sorted(loading[key]):  # Transformers would draw at random what is missing, and drop the rest

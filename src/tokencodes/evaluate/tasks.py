@@ -89,7 +89,7 @@ def _manager(name: str, more: list[Path]) -> TaskManager:
         if name in known.all_tasks:
             return known
     known = TaskManager(include_path=list(more))
-    if name in known.all_tags:
+    if name in known.all_tags and name not in known.all_groups:
         raise UserError(
             f"evaluate.tasks: {name} is a tag of several tasks, which have no score together; name them one by one"
         )
