@@ -5,8 +5,8 @@
 Each candidate is a process of its own with one thread; all score the same requests of lm-eval's task and take turns,
 so that a machine whose speed drifts slows them alike. HFLM is first tried at each of some batch sizes, and its fastest
 one stays in. Speed is that of a candidate's median round, by the clock and by the processor's time, which other
-processes disturb less. Memory is the peak of a process' resident memory; `beyond model` is what scoring added to what
-the process held with its model loaded. Before anything is timed, each log-likelihood and greedy flag must agree.
+processes disturb less. Memory is the peak of a process' resident memory while it scores; `beyond model` is what scoring added to
+what the process held with its model loaded. Before anything is timed, each log-likelihood and greedy flag must agree.
 
 Models: `5m`, a Llama with random weights and SmolLM2's vocabulary (V = 49,152, tied, width 96, 3 layers); `5m-v4096`,
 one with a vocabulary of 4,096 (untied, width 256, 4 layers), the quickstart's; `smollm2`, SmolLM2-135M-Instruct in
@@ -91,6 +91,7 @@ def worker(root: Path, model_name: str, task_name: str, batch_size: int, documen
         from tokencodes.evaluate.engine import Engine
 
         scorer = Engine(model, tokenizer, max_batch_tokens=MAX_BATCH_TOKENS)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again here: loading has one of its own
     loaded = resident()
     parameters = sum(weight.numel() for weight in model.parameters())
     print(json.dumps({"parameters": parameters, "requests": len(task.instances)}), flush=True)
@@ -99,7 +100,7 @@ def worker(root: Path, model_name: str, task_name: str, batch_size: int, documen
         with contextlib.redirect_stderr(io.StringIO()):
             scores = scorer.loglikelihood(task.instances)
         answer = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - used}
-        answer["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        answer["peak"] = peak()
         answer["beyond"] = answer["peak"] - loaded
         print(json.dumps(answer | ({"scores": scores} if line.strip() == "scores" else {})), flush=True)
 
@@ -107,6 +108,12 @@ def worker(root: Path, model_name: str, task_name: str, batch_size: int, documen
 def resident() -> float:
     """Resident memory now, MiB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
+def peak() -> float:
+    """Peak resident memory since it was last set back, MiB."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
 
 
 class Candidate:

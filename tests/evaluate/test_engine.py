@@ -377,6 +377,49 @@ def test_the_head_runs_on_scored_positions_alone(make_llama: MakeLlama, tokenize
     assert sum(rows) == distinct
 
 
+@given(st.data())
+def test_parts_of_the_vocabulary_give_the_whole_softmax(data: st.DataObject) -> None:
+    """Against torch's log_softmax and argmax: ties within a part and across parts, and tokens that are ruled out."""
+    n, vocab_size = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 30))
+    width = data.draw(st.integers(1, 30))
+    values = st.sampled_from([-torch.inf, -80.0, -2.0, 0.0, 0.5, 3.0, 60.0])
+    flat = data.draw(st.lists(values, min_size=n * vocab_size, max_size=n * vocab_size))
+    logits = torch.tensor(flat).view(n, vocab_size)
+    logits[:, data.draw(st.integers(0, vocab_size - 1))] = data.draw(st.sampled_from([-5.0, 0.0, 60.0]))
+    rows = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=12)))
+    targets = np.array([data.draw(st.integers(0, vocab_size - 1)) for _ in rows])
+    parts = ((first, logits[:, first : first + width].clone()) for first in range(0, vocab_size, width))
+    found, best = engine_module._log_probabilities(parts, rows, targets)
+    expected = torch.log_softmax(logits.double(), dim=-1)[rows, targets]
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
+    assert best.tolist() == (logits.argmax(dim=-1)[rows] == torch.from_numpy(targets)).tolist()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("chunk_tokens", [1000, 4096, 10**6])
+def test_no_more_logits_exist_than_a_chunk(
+    make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast, chunk_tokens: int, bias: bool
+) -> None:
+    model = make_llama(seed=2)
+    if bias:
+        model.lm_head.bias = torch.nn.Parameter(torch.randn(len(tokenizer)))
+    engine = Engine(model, tokenizer, max_batch_tokens=4096)
+    engine.chunk_rows, engine.chunk_tokens = 8, chunk_tokens
+    shapes: list[tuple[int, ...]] = []
+    logits = engine._logits
+
+    def watched(states: torch.Tensor) -> Any:
+        for first, part in logits(states):
+            shapes.append(tuple(part.shape))
+            yield first, part
+
+    engine._logits = watched
+    pairs = [("word " * n + "end", " of it all, and of them") for n in (1, 5, 9)]
+    found = engine.loglikelihood(scored(*pairs))
+    assert_same(found, HFLM(pretrained=model, tokenizer=tokenizer, batch_size=1).loglikelihood(scored(*pairs)))
+    assert max(n for n, _ in shapes) <= 8 and max(width for _, width in shapes) == min(chunk_tokens, len(tokenizer))
+
+
 @pytest.mark.parametrize("family", ["granite", "gpt2", "tokencodes"])
 def test_other_architectures_score_as_in_hflm(family: str, tokenizer: PreTrainedTokenizerFast) -> None:
     """One that scales its logits after the head, one with a tied head and n_positions, and ours."""

@@ -3,13 +3,13 @@
 The numbers are those of lm_eval.models.huggingface.HFLM. The work is less. Inputs that begin with the same tokens, as a
 question with each of its choices does, become one row in which their common beginning stands once and each branch sees
 its own ancestors alone; batches are sorted and packed by tokens; the head is applied only where a token is scored, and
-its logits exist in float32 for a few rows at a time.
+its logits exist in float32 for a few rows and a part of the vocabulary at a time.
 """
 
 import bisect
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from tokencodes.errors import UserError
 
-# Rows of logits that exist at one time in float32: where a 49,152-token head and its softmax are fastest on one CPU
-# thread (13 MB); a GPU wants larger ones.
-CHUNK_ROWS = {"cpu": 64, "cuda": 2048}
+# Logits that exist at one time in float32, rows x tokens: where a 49,152-token head and its softmax are fastest on one
+# CPU thread, whose cache they stay in (4 MiB); a GPU wants larger ones.
+CHUNK_ROWS = {"cpu": 256, "cuda": 2048}
+CHUNK_TOKENS = {"cpu": 4096, "cuda": 16384}
 TREE_TOKENS = 2048  # of a row with branches, whose mask has that many columns
 FILLED, SMALL_BATCH = 0.9, 0.25  # a row shorter than this share of the longest waits, once a batch is not small
 ATTENTION_COST = 3.0  # of a floating-point operation in attention under a mask, against one in a matrix product
@@ -142,6 +143,8 @@ class Engine(TemplateLM):
         self.max_batch_tokens, self.autocast = max_batch_tokens, autocast
         self._device = next(model.parameters()).device
         self.chunk_rows = CHUNK_ROWS.get(self._device.type, CHUNK_ROWS["cuda"])
+        self.chunk_tokens = CHUNK_TOKENS.get(self._device.type, CHUNK_TOKENS["cuda"])
+        self.space = torch.empty(0)  # what the logits of a chunk are written to, over and over
         self.truncated: set[Label] = set()
         self.max_length = max_length(model.config, tokenizer)
         self.head = self._separate_head()
@@ -348,9 +351,8 @@ class Engine(TemplateLM):
             states = self._states(*self._tensors(batch), list(positions))
             for first in range(0, len(positions), self.chunk_rows):
                 low, high = np.searchsorted(where, [first, first + self.chunk_rows])
-                logits = states[first : first + self.chunk_rows]
-                logits = (logits if self.head is None else self.head(logits)).float()
-                found, best = _log_probabilities(logits, where[low:high] - first, targets[low:high])
+                chunk = states[first : first + self.chunk_rows]
+                found, best = _log_probabilities(self._logits(chunk), where[low:high] - first, targets[low:high])
                 if not np.isfinite(found).all():
                     slot = slots[low:high][~np.isfinite(found)][0]
                     raise UserError(f"{self.name}: its logits are not finite on {_where(labels[slot])}; train it again")
@@ -383,6 +385,28 @@ class Engine(TemplateLM):
         else:
             states = self.model.base_model(input_ids=ids, use_cache=False, **more).last_hidden_state
         return states.flatten(0, 1)[torch.tensor(positions, device=self._device)]
+
+    def _logits(self, states: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Logits (n, tokens), float32, of what the head reads (n, d), by parts of the vocabulary: first token, part.
+
+        A part may be overwritten, and has to be done with before the next is asked for.
+        """
+        head = self.head
+        if head is None:
+            yield 0, states.float()
+        elif type(head) is not nn.Linear or head._forward_hooks or head._forward_pre_hooks:
+            yield 0, head(states).float()
+        else:
+            for first in range(0, len(head.weight), self.chunk_tokens):
+                weight = head.weight[first : first + self.chunk_tokens]
+                bias = None if head.bias is None else head.bias[first : first + self.chunk_tokens]
+                if self.autocast is not None or states.dtype != torch.float32 or bias is not None:
+                    yield first, nn.functional.linear(states, weight, bias).float()
+                    continue
+                size = len(states) * len(weight)
+                if len(self.space) < size:
+                    self.space = torch.empty(size, device=states.device)
+                yield first, torch.mm(states, weight.T, out=self.space[:size].view(len(states), len(weight)))
 
     # ------------------------------------------------------------ what the model can do
 
@@ -496,19 +520,40 @@ def _split_spaces(context: str, continuation: str) -> tuple[str, str]:
     return kept, context[len(kept) :] + continuation
 
 
-def _log_probabilities(logits: Tensor, rows: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probability of targets[i] under logits[rows[i]], and whether it is the row's first maximum.
+def _log_probabilities(
+    parts: Iterable[tuple[int, Tensor]], rows: np.ndarray, targets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probability of targets[i] under the logits of row rows[i], and whether it is the row's first maximum.
 
-    `logits` (n, V), float32, is overwritten.
+    `parts`: the logits by parts of the vocabulary, (first token, (n, tokens) float32); they are overwritten. The
+    greatest logit so far, and the sum of exponentials below it, go along (Milakov and Gimelshein, arXiv:1805.02867).
     """
-    rows, targets = (torch.from_numpy(array).to(logits.device) for array in (rows, targets))
-    top = logits.amax(dim=-1)
-    chosen = logits[rows, targets] - top[rows]
-    best = chosen == 0
-    if best.any():  # where several are the greatest, the first counts
-        best[best.clone()] = logits[rows[best]].argmax(dim=-1) == targets[best]
-    normaliser = logits.sub_(top[:, None]).exp_().sum(dim=-1).log_()
-    return (chosen - normaliser[rows]).double().cpu().numpy(), best.cpu().numpy()
+    top = None
+    for number, (start, logits) in enumerate(parts):
+        if top is None:
+            device = logits.device
+            rows, targets = (torch.from_numpy(array).to(device) for array in (rows, targets))
+            top = torch.full((len(logits),), torch.finfo(torch.float32).min, device=device)
+            total, first_top = torch.zeros_like(top), torch.zeros_like(top, dtype=torch.int64)
+            chosen, leads = (
+                torch.zeros(len(rows), device=device),
+                torch.zeros(len(rows), dtype=torch.bool, device=device),
+            )
+            home = torch.zeros(len(rows), dtype=torch.int64, device=device)
+        most = logits.amax(dim=-1)
+        (here,) = torch.nonzero((targets >= start) & (targets < start + logits.shape[1]), as_tuple=True)
+        chosen[here] = logits[rows[here], targets[here] - start]
+        home[here] = number
+        equal = here[chosen[here] == most[rows[here]]]
+        if len(equal):  # where several are the greatest, the first counts
+            leads[equal] = logits[rows[equal]].argmax(dim=-1) == targets[equal] - start
+        first_top = torch.where(most > top, number, first_top)
+        greatest = torch.maximum(top, most)
+        total = total * (top - greatest).exp_() + logits.sub_(greatest[:, None]).exp_().sum(dim=-1)
+        top = greatest
+    leads &= (chosen == top[rows]) & (home == first_top[rows])
+    found = chosen - top[rows] - total.log_()[rows]
+    return found.double().cpu().numpy(), leads.cpu().numpy()
 
 
 def _where(label: Label) -> str:
