@@ -5,8 +5,9 @@
 Each candidate is a process of its own with one thread; all score the same requests of lm-eval's task and take turns,
 so that a machine whose speed drifts slows them alike. HFLM is first tried at each of some batch sizes, and its fastest
 one stays in. Speed is that of a candidate's median round, by the clock and by the processor's time, which other
-processes disturb less. Memory is the peak of a process' resident memory while it scores; `beyond model` is what scoring added to
-what the process held with its model loaded. Before anything is timed, each log-likelihood and greedy flag must agree.
+processes disturb less. Memory is the peak of a process' resident memory while it scores; `beyond model` is what scoring
+added to what the process held with its model loaded. Before anything is timed, each log-likelihood and greedy flag must
+agree.
 
 Models: `5m`, a Llama with random weights and SmolLM2's vocabulary (V = 49,152, tied, width 96, 3 layers); `5m-v4096`,
 one with a vocabulary of 4,096 (untied, width 256, 4 layers), the quickstart's; `smollm2`, SmolLM2-135M-Instruct in
