@@ -6,7 +6,7 @@ The model is SmolLM2-135M-Instruct with 4-bit weights turned back into float32, 
 config/references.yaml names. Documents are scored in a random order (seed 0), and FOLDER/TASK.jsonl gets a line for
 each: doc_id, lls (the log-likelihood of each choice, nats), and the task's metrics. Started again, it goes on. So what
 is there at any time is a random sample of all documents, and the score that is printed estimates that of the whole: `of
-the whole` is its standard error for that (without replacement; 0 at the end), the other that for documents like these.
+the whole` is its standard error for that (without replacement), the other that for documents like these.
 
 With --first N the first N documents are scored instead, in their order, and the score is theirs.
 """
@@ -42,7 +42,8 @@ def summary(rows: list[dict], total: int) -> str:
         values = [row[metric] for row in rows]
         error = statistics.pstdev(values) / math.sqrt(len(values) - 1)
         unseen = math.sqrt(1 - len(values) / total)
-        lines.append(f"{metric} {statistics.fmean(values):.4f} +- {error:.4f} (of the whole +- {error * unseen:.4f})")
+        whole = f" (of the whole +- {error * unseen:.4f})" if unseen else ""
+        lines.append(f"{metric} {statistics.fmean(values):.4f} +- {error:.4f}{whole}")
     return f"{len(rows):,} of {total:,}: " + "; ".join(lines)
 
 
