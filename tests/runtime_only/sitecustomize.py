@@ -12,7 +12,8 @@ from pathlib import Path
 
 _names = {
     re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower()
-    for line in Path(os.environ["TOKENCODES_DEV_LOCK"]).read_text().splitlines()
+    for lock in filter(None, [os.environ.get("TOKENCODES_DEV_LOCK")])
+    for line in Path(lock).read_text().splitlines()
     if "==" in line
 }
 _hidden = {
