@@ -31,7 +31,7 @@ from tokencodes import config
 from tokencodes.errors import UserError
 from tokencodes.evaluate import engine as engine_module
 from tokencodes.evaluate import tasks
-from tokencodes.evaluate.benchmarks import Data, open_data
+from tokencodes.evaluate.benchmarks import PACKAGED, Data, open_data
 from tokencodes.evaluate.engine import Engine, Row
 from tokencodes.model import hf
 
@@ -457,6 +457,41 @@ def test_other_architectures_score_as_in_hflm(family: str, tokenizer: PreTrained
     pairs = [("", "no context"), ("one two", " three"), ("word " * 60 + "end", " of it all"), ("a  ", "b")]
     pairs += [("word " * 20 + "end", continuation) for continuation in (" of it all", " of them", " and", " of it")]
     assert_same(engine.loglikelihood(scored(*pairs)), theirs.loglikelihood(scored(*pairs)))
+
+
+@pytest.mark.parametrize("family", ["llama", "ours"])
+@pytest.mark.parametrize("name", sorted(PACKAGED))
+def test_each_packaged_task_scores_as_in_hflm(
+    name: str, family: str, make_llama: MakeLlama, tokenizer: PreTrainedTokenizerFast, packaged: Path,
+    configure: Callable, tmp_path: Path,
+) -> None:  # fmt: skip
+    """Log-likelihoods, greedy flags and each document's metrics; of MMLU three subjects."""
+    data = open_data(configure(name), name.replace("_continuation", ""), packaged)
+    loaded = tasks.load(name, 0, data, tmp_path)["tasks"]
+    if family == "llama":
+        model = make_llama(seed=11, context=256)
+    else:
+        torch.manual_seed(11)
+        backbone = config.Model(
+            vocab_size=len(tokenizer), d_model=48, n_layers=2, n_heads=2, d_ff=64, context_length=256, init_std=0.3
+        )
+        codes = config.CodeInterface(kind="code", codebook=config.GF2Codebook(kind="gf2"))
+        model = hf.TokenCodesForCausalLM(hf.to_config(codes, backbone)).eval()
+    engine, theirs = Engine(model, tokenizer, max_batch_tokens=1024), HFLM(pretrained=model, tokenizer=tokenizer)
+    for task in list(loaded.values())[:3]:
+        task.build_all_requests(limit=4)
+        ours, hflm = (scorer.loglikelihood(task.instances) for scorer in (engine, theirs))
+        assert_same(ours, hflm)
+        by_document: dict[int, list[int]] = {}
+        for place, request in enumerate(task.instances):
+            by_document.setdefault(request.doc_id, []).append(place)
+        for number, places in by_document.items():
+            found, expected = (
+                task.process_results(task.eval_docs[number], [scores[place] for place in places])
+                for scores in (ours, hflm)
+            )
+            assert found == pytest.approx(expected, rel=1e-5)
+    assert engine.branching
 
 
 def test_bf16_is_autocast_with_a_float32_softmax(
