@@ -70,6 +70,15 @@ def assert_same(ours: list[tuple[float, bool]], theirs: list[tuple[float, bool]]
     )
 
 
+def of_ours(vocab_size: int, context_length: int) -> hf.TokenCodesForCausalLM:
+    """A small model with a GF2 code book and random weights."""
+    backbone = config.Model(
+        vocab_size=vocab_size, d_model=32, n_layers=2, n_heads=2, d_ff=64, context_length=context_length, init_std=0.3
+    )
+    codes = config.CodeInterface(kind="code", codebook=config.GF2Codebook(kind="gf2"))
+    return hf.TokenCodesForCausalLM(hf.to_config(codes, backbone))
+
+
 def requests_of(task: str, data: Data, limit: int, scratch: Path) -> list[Instance]:
     found = tasks.load(task, 0, data, scratch)["tasks"][task]
     found.build_all_requests(limit=limit)
@@ -444,11 +453,7 @@ def test_other_architectures_score_as_in_hflm(family: str, tokenizer: PreTrained
             GPT2Config(vocab_size=vocab_size, n_embd=32, n_layer=1, n_head=2, n_positions=48, initializer_range=0.5)
         )
     else:
-        backbone = config.Model(
-            vocab_size=vocab_size, d_model=32, n_layers=2, n_heads=2, d_ff=64, context_length=40, init_std=0.3
-        )
-        codes = config.CodeInterface(kind="code", codebook=config.GF2Codebook(kind="gf2"))
-        model = hf.TokenCodesForCausalLM(hf.to_config(codes, backbone))
+        model = of_ours(vocab_size, context_length=40)
     engine = Engine(model.eval(), tokenizer, max_batch_tokens=256)
     assert (engine.head is None) == (family == "granite")
     assert engine.branching
@@ -472,11 +477,7 @@ def test_each_packaged_task_scores_as_in_hflm(
         model = make_llama(seed=11, context=256)
     else:
         torch.manual_seed(11)
-        backbone = config.Model(
-            vocab_size=len(tokenizer), d_model=48, n_layers=2, n_heads=2, d_ff=64, context_length=256, init_std=0.3
-        )
-        codes = config.CodeInterface(kind="code", codebook=config.GF2Codebook(kind="gf2"))
-        model = hf.TokenCodesForCausalLM(hf.to_config(codes, backbone)).eval()
+        model = of_ours(len(tokenizer), context_length=256).eval()
     engine, theirs = Engine(model, tokenizer, max_batch_tokens=1024), HFLM(pretrained=model, tokenizer=tokenizer)
     for task in list(loaded.values())[:3]:
         task.build_all_requests(limit=4)

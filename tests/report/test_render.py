@@ -1,5 +1,6 @@
 """Notations of a table, against readers that others wrote, and by properties."""
 
+import ast
 import csv
 import io
 import itertools
@@ -125,3 +126,14 @@ def test_signs_and_counts():
     assert render.signed(5) == "+5"
     assert render.count(1_812_039_680) == "1,812,039,680"
     assert render.count(None) == render.signed(None) == "–"
+
+
+def test_every_sign_that_a_table_may_hold_has_a_form_in_latex(root):
+    """Else a `≥` would be printed as a question mark. Rules of lines are for terminals alone."""
+    signs = set()
+    for path in sorted((root / "src/tokencodes").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                signs |= {sign for sign in node.value if not sign.isascii()}
+    assert {"≥", "−", "±", "–"} <= signs
+    assert [sign for sign in sorted(signs - {"─"}) if "?" in render.latex(sign)] == []

@@ -181,6 +181,7 @@ _LATEX = {
     "×": r"\ensuremath{\times}",
     "≈": r"\ensuremath{\approx}",
     "≤": r"\ensuremath{\le}",
+    "≥": r"\ensuremath{\ge}",
     "∞": r"\ensuremath{\infty}",
     "–": "--",
     "\u2014": "---",
