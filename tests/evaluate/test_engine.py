@@ -32,7 +32,8 @@ from tokencodes.errors import UserError
 from tokencodes.evaluate import engine as engine_module
 from tokencodes.evaluate import tasks
 from tokencodes.evaluate.benchmarks import PACKAGED, Data, open_data
-from tokencodes.evaluate.engine import Engine, Row
+from tokencodes.evaluate.engine import Engine
+from tokencodes.evaluate.rows import Row
 from tokencodes.model import hf
 
 TOLERANCE = 1e-4  # nats, fp32

@@ -6,11 +6,9 @@ its own ancestors alone; batches are sorted and packed by tokens; the head is ap
 its logits exist in float32 for a few rows and a part of the vocabulary at a time.
 """
 
-import bisect
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from torch import Tensor, nn
 
 from tokencodes.errors import UserError
+from tokencodes.evaluate.rows import Piece, Row, row_of
 
 # Logits that exist at one time in float32, rows x tokens: where a 49,152-token head and its softmax are fastest on one
 # CPU thread, whose cache they stay in (4 MiB); a GPU wants larger ones.
@@ -35,67 +34,6 @@ BY_LENGTH = ("longrope", "dynamic")  # rotary embeddings that follow from the lo
 LENGTH_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")  # as HFLM looks them up, in this order
 
 Label = tuple[str, Any]  # (task, number of the document in it)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One scored stretch: the model reads `inputs`, and the last len(targets) positions predict `targets`."""
-
-    inputs: tuple[int, ...]
-    targets: tuple[int, ...]
-    slot: int  # which answer it is part of
-
-
-class Row:
-    """One row of a batch: the tokens of several inputs, a common beginning once, in the order of a depth-first walk.
-
-    Inputs are added in lexicographic order. `depth` is a token's position in its input; token i may see token j if
-    j <= i < end[j]. `nodes` gives the places in the row of each input's tokens.
-    """
-
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self.depth: list[int] = []
-        self.end: list[int] = []
-        self.nodes: list[list[int]] = []
-        self.inputs: list[tuple[int, ...]] = []
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def branches(self) -> bool:
-        """Whether it is anything but one input after another's beginning."""
-        return any(end < len(self) for end in self.end)
-
-    def shared(self, inputs: tuple[int, ...]) -> int:
-        """How many tokens an input has in common with the one before."""
-        if not self.inputs:
-            return 0
-        last = self.inputs[-1]
-        lengths = range(1, min(len(last), len(inputs)) + 1)
-        return bisect.bisect_left(lengths, True, key=lambda n: last[:n] != inputs[:n])
-
-    def add(self, inputs: tuple[int, ...]) -> None:
-        """Append an input's tokens behind those that it shares with the one before."""
-        shared, before = self.shared(inputs), len(self)
-        path = self.nodes[-1][:shared] if self.nodes else []
-        whole = before + len(inputs) - shared
-        for node in path:
-            self.end[node] = whole
-        self.tokens.extend(inputs[shared:])
-        self.depth.extend(range(shared, len(inputs)))
-        self.end.extend([whole] * (whole - before))
-        self.nodes.append([*path, *range(before, whole)])
-        self.inputs.append(inputs)
-
-
-def _row(*inputs: tuple[int, ...]) -> Row:
-    """A row of these inputs, in lexicographic order."""
-    row = Row()
-    for each in inputs:
-        row.add(each)
-    return row
 
 
 class Progress:
@@ -430,7 +368,7 @@ class Engine(TemplateLM):
             return False
         some = torch.linspace(0, settings.vocab_size - 1, 12).long().tolist()
         branches = sorted((tuple(some[:6]), tuple(some[:3] + some[6:9]), tuple(some[:3] + some[9:] + some[:1])))
-        row, alone = _row(*branches), [_row(branch) for branch in branches]
+        row, alone = row_of(*branches), [row_of(branch) for branch in branches]
         try:
             for each, nodes in zip(alone, row.nodes, strict=True):
                 expected = self._states(*self._tensors([each]), list(range(len(each))))
@@ -451,7 +389,7 @@ class Engine(TemplateLM):
         padded = [inputs for inputs in members if 2 * len(inputs) <= self.max_batch_tokens]
         if padded and not self.alone:
             short, long = min(padded, key=len), max(padded, key=len)
-            self.alone = not self._same([_row(long), _row(short)], {long, short}, members, labels)
+            self.alone = not self._same([row_of(long), row_of(short)], {long, short}, members, labels)
 
     def _same(
         self,
@@ -467,7 +405,7 @@ class Engine(TemplateLM):
         try:
             self._score_batch(batch, members, together, ignored, labels)
             for inputs in some:
-                self._score_batch([_row(inputs)], members, apart, ignored, labels)
+                self._score_batch([row_of(inputs)], members, apart, ignored, labels)
         finally:
             self.autocast = autocast
         slots = [piece.slot for inputs in some for piece in members[inputs]]
