@@ -705,3 +705,24 @@ def test_seeds_change_initialisation_and_order_and_interfaces_share_windows(tiny
     assert windows[0] == windows[1] != windows[2]
     assert not torch.equal(trainers[1].model.lm_head.weight, trainers[2].model.lm_head.weight)
     assert trainers[0].validation.tolist() == trainers[2].validation.tolist()
+
+
+def test_all_interfaces_see_the_same_windows_in_the_same_order(tiny, tmp_path, monkeypatch):
+    """For one seed; another seed sees others."""
+    seen: list[bytes] = []
+
+    class Watched(loop.Sampler):
+        def windows(self, step, indices):
+            found = super().windows(step, indices)
+            seen.append(found.tobytes())
+            return found
+
+    monkeypatch.setattr(loop, "Sampler", Watched)
+    order = {}
+    for name, seed in (("learned", 3), ("binary9", 3), ("learned", 4)):
+        seen.clear()
+        loop.train(tiny.config().run(name, seed), tiny.store, tmp_path / f"{name}-{seed}")
+        order[name, seed] = list(seen)
+    assert order["learned", 3] == order["binary9", 3]
+    assert order["learned", 3] != order["learned", 4]
+    assert len(order["learned", 3]) > 5
