@@ -19,7 +19,8 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 
-from tokencodes import config, plan
+from tokencodes import config
+from tokencodes.planning import plan
 from tokencodes.train import checkpoint
 
 MIB = 2**20

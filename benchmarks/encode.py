@@ -33,6 +33,7 @@ from tokencodes import config
 from tokencodes.data import prepare, source, tokenizer
 from tokencodes.data.encoder import Encoder
 from tokencodes.data.pieces import byte_letters
+from tokencodes.spec import parse
 
 CONFIG = Path(__file__).resolve().parent.parent / "config" / "quickstart.yaml"
 EXCHANGED = 0.05  # share of the words
@@ -143,7 +144,7 @@ def main() -> None:
     datasets.disable_progress_bars()
     value = config.load(CONFIG).model_dump(mode="json")
     value["model"]["vocab_size"], value["interfaces"] = args.vocab_size, {"learned": {"kind": "table"}}
-    settings = config.parse(config.Config, value, "benchmark")
+    settings = parse(config.Config, value, "benchmark")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tokenizer.build(settings, folder / "tokenizer")

@@ -27,6 +27,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tokencodes.spec import parse
+
 SHAPES = {
     "5m": {"vocab_size": 49_152, "hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 3}
     | {"intermediate_size": 256, "tie_word_embeddings": True},
@@ -49,12 +51,11 @@ def prepare(root: Path, models: list[str], tasks: list[str]) -> None:
 
     from tokencodes import config
     from tokencodes.data import tokenizer
-    from tokencodes.evaluate import benchmarks
-    from tokencodes.evaluate import models as references
+    from tokencodes.evaluate import benchmarks, references
 
     value = yaml.safe_load((Path(__file__).parent.parent / "config/references.yaml").read_text())
     value["evaluate"]["tasks"] = [{"name": task} for task in tasks]
-    settings = config.parse(config.Config, value, "references.yaml")
+    settings = parse(config.Config, value, "references.yaml")
     benchmarks.fetch(settings, root / "benchmarks")
     for name in models:
         if name == "smollm2":
@@ -65,7 +66,7 @@ def prepare(root: Path, models: list[str], tasks: list[str]) -> None:
         model.save_pretrained(root / name)
         cut = value | {"interfaces": {"learned": {"kind": "table"}}}
         cut["model"] = value["model"] | {"vocab_size": SHAPES[name]["vocab_size"]}
-        tokenizer.build(config.parse(config.Config, cut, name), root / name)
+        tokenizer.build(parse(config.Config, cut, name), root / name)
 
 
 def worker(root: Path, model_name: str, task_name: str, batch_size: int, documents: int) -> None:

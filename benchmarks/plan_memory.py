@@ -14,6 +14,10 @@ import subprocess
 import sys
 from typing import Any
 
+from tokencodes.interfaces.spec import CodeInterface, TableInterface
+from tokencodes.model.spec import Model
+from tokencodes.train.spec import Train
+
 BASE_MODEL = {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "vocab_size": 4096, "context_length": 128}
 BASE_TRAIN = {
     "max_steps": 10,
@@ -52,18 +56,18 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    from tokencodes import config, plan
     from tokencodes.model import accounting, transformer
+    from tokencodes.planning import plan
     from tokencodes.train import distributed, optim
     from tokencodes.train.loop import SummedLoss
 
-    model = config.Model(**{**BASE_MODEL, **model_changes})
+    model = Model(**{**BASE_MODEL, **model_changes})
     value = {**BASE_TRAIN, **train_changes}
     value["tokens_per_step"] = (
         value["n_gpus"] * value["micro_batch_size"] * value["grad_accum_steps"] * model.context_length
     )
-    train = config.Train(**value)
-    kind = config.TableInterface if interface["kind"] == "table" else config.CodeInterface
+    train = Train(**value)
+    kind = TableInterface if interface["kind"] == "table" else CodeInterface
     spec = kind.model_validate(interface)
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -28,7 +28,9 @@ import psutil
 
 from tokencodes import config
 from tokencodes.errors import EXIT_STOPPED_EARLY
+from tokencodes.spec import parse
 from tokencodes.train import checkpoint
+from tokencodes.train.spec import Run
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGKILL)
 BUDGET = ("--time-budget", "0.001")  # minutes: over when the first step is done
@@ -145,7 +147,7 @@ def main() -> int:
         train.update(n_gpus=args.ranks, micro_batch_size=train["micro_batch_size"] * train["n_gpus"] // args.ranks)
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     run = folder / "run.yaml"
-    run.write_text(config.dump(config.parse(config.Run, value, "the soak's run")))
+    run.write_text(config.dump(parse(Run, value, "the soak's run")))
 
     def start(out: Path) -> list[str]:
         return command(run, args.store, out, args.ranks)

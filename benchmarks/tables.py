@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "tests" / "report"))
 import simulate  # noqa: E402
 
 from tokencodes import config  # noqa: E402
+from tokencodes.spec import parse  # noqa: E402
 
 DOCUMENTS = {  # of lm-eval's evaluated splits
     "hellaswag": 10_042,
@@ -49,12 +50,12 @@ def settings(name: str, n_seeds: int) -> config.Config:
     code = value["interfaces"]["binary12"]
     for number in range(INTERFACES - len(value["interfaces"])):
         codebook = {"kind": "gf2", "seed": number}
-        value["interfaces"][f"gf2_recoding_{number}"] = code | {"codebook": codebook, "reference": None}
+        value["interfaces"][f"gf2_recoding_{number}"] = code | {"codebook": codebook, "paper_model": None}
     value["name"], value["seeds"] = name, list(range(n_seeds))
     tasks = [{"name": task, "shots": 0, "limit": n} for task, n in DOCUMENTS.items()]
     value["evaluate"]["data"] = "hub"  # no wheel carries WikiText
     value["evaluate"]["tasks"] = [*tasks, {"name": "mmlu", "shots": 5, "limit": DOCUMENTS["mmlu"]}]
-    return config.parse(config.Config, value, "benchmarks/tables.py")
+    return parse(config.Config, value, "benchmarks/tables.py")
 
 
 def stage(arguments: list[str]) -> tuple[float, float, str]:

@@ -20,6 +20,9 @@ import subprocess
 import sys
 import time
 
+from tokencodes.interfaces.spec import TableInterface
+from tokencodes.model.spec import Model
+
 SHAPE = {"vocab_size": 49_152, "d_model": 256, "n_layers": 4, "n_heads": 4, "d_ff": 1024, "context_length": 256}
 BATCH = 8
 LOSS_CHUNK_TOKENS = 256  # ours alone has it: rows of logits at one time; the logits of the whole batch are 384 MiB
@@ -42,12 +45,11 @@ PAIRS = (  # ours, and what it is held against
 def ours():
     import torch
 
-    from tokencodes import config
     from tokencodes.model import transformer
     from tokencodes.train.loop import SummedLoss
 
-    settings = config.Model(**SHAPE)
-    model = transformer.Transformer(config.TableInterface(kind="table"), settings)
+    settings = Model(**SHAPE)
+    model = transformer.Transformer(TableInterface(kind="table"), settings)
     transformer.initialise(model, settings, 0)
     module = SummedLoss(model, LOSS_CHUNK_TOKENS)
     return model, module, lambda run, tokens: run(tokens[:, :-1], tokens[:, 1:]) / tokens[:, 1:].numel(), torch.compile

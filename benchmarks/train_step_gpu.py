@@ -44,8 +44,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def worker(args: argparse.Namespace) -> dict[str, float]:
     import torch
 
-    from tokencodes import config, plan
+    from tokencodes import config
     from tokencodes.model import accounting, transformer
+    from tokencodes.planning import plan
     from tokencodes.train import distributed, optim
     from tokencodes.train.loop import SummedLoss
 
@@ -98,7 +99,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
 
 def peak_flops(device_name: str, given: float | None) -> float | None:
     """FLOP/s of the GPU: what was given, else the data sheet's for one that the plan knows."""
-    from tokencodes import plan
+    from tokencodes.planning import plan
 
     if given is not None:
         return given * 1e12

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tokencodes.spec import parse
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reached for the hub would not be a test of this project
 os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported; a stage sets it before that
 
@@ -48,7 +50,33 @@ class Tiny:
         merged = {**self.value}
         for key, change in changes.items():
             merged[key] = {**merged.get(key, {}), **change} if isinstance(change, dict) else change
-        return config.parse(config.Config, merged, "test")
+        return parse(config.Config, merged, "test")
+
+
+@pytest.fixture(scope="session")
+def quickstart(root, wheel_cache):
+    """config/quickstart.yaml, with the cache of the tests."""
+    from tokencodes import config
+    from tokencodes.spec import parse
+
+    value = config.load(root / "config" / "quickstart.yaml").model_dump(mode="json")
+    return parse(config.Config, {**value, "cache": str(wheel_cache)}, "quickstart")
+
+
+@pytest.fixture
+def one_line(capsys):
+    """Runs a command line that must end with exit code 2 and one line; returns the line."""
+
+    from tokencodes import cli
+
+    def run(*arguments) -> str:
+        capsys.readouterr()
+        code = cli.main([str(argument) for argument in arguments])
+        said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("prepare s:")]
+        assert code == 2 and len(said) == 1 and said[0].startswith("tokencodes: error: "), (code, said)
+        return said[0]
+
+    return run
 
 
 TINY_V, TINY_CONTEXT = 300, 16
@@ -119,7 +147,7 @@ def tiny(tmp_path_factory) -> Tiny:
         },
         "evaluate": {"data": "hub", "tasks": [{"name": "corpus_validation"}], "device": "cpu"},
     }
-    settings = config.parse(config.Config, value, "tiny")
+    settings = parse(config.Config, value, "tiny")
     tokenizer.build(settings, folder / "tokenizer")
     shards = []
     for shard in source.shard_names(settings):

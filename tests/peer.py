@@ -2,10 +2,10 @@
 
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tokencodes import config
+from tokencodes.model.spec import Model
 
 
-def llama_of(model: config.Model) -> LlamaForCausalLM:
+def llama_of(model: Model) -> LlamaForCausalLM:
     """Llama with fresh weights."""
     return LlamaForCausalLM(
         LlamaConfig(

@@ -137,4 +137,4 @@ def test_the_project_itself():
     for name in (*tables, *data):
         assert not name.startswith(("tokencodes.model", "tokencodes.train", "tokencodes.interfaces"))
     assert "tokencodes.model.hf" in codeversion.closure("tokencodes.evaluate.run")
-    assert codeversion.ROOT / "report" / "reference.csv" in codeversion.data_files(tables)
+    assert codeversion.ROOT / "report" / "published.csv" in codeversion.data_files(tables)

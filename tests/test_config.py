@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from tokencodes import config
 from tokencodes.cli import main
+from tokencodes.data.spec import Expected, data_digest
 from tokencodes.errors import UserError
+from tokencodes.spec import parse
+from tokencodes.train.spec import Run
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +22,7 @@ def raw(root):
 
 def problems(value) -> list[str]:
     with pytest.raises(UserError) as caught:
-        config.parse(config.Config, value, "x.yaml")
+        parse(config.Config, value, "x.yaml")
     return str(caught.value).splitlines()
 
 
@@ -87,7 +90,7 @@ def test_the_resolved_config_reads_back_as_itself(root, tmp_path):
         ("results", "a{b}", "x.yaml: results: string should match pattern"),
         ("train.max_steps", True, "x.yaml: train: max_steps is true, which is not what it takes"),
         ("data.text_column", "", "x.yaml: data.text_column: "),
-        ("interfaces.gf2.reference", "GF3", "x.yaml: interfaces.gf2.reference: input should be 'Learned'"),
+        ("interfaces.gf2.paper_model", "GF3", "x.yaml: interfaces.gf2.paper_model: input should be 'Learned'"),
         ("seeds", [0, 0], "x.yaml: seeds: a seed is named twice"),
         ("seeds", [-1], "x.yaml: seeds: a seed is negative"),
         ("seeds", [], "x.yaml: seeds: "),
@@ -118,10 +121,10 @@ def test_a_mistake_is_named_with_its_key(raw, path, value, said):
     ],
 )
 def test_an_edited_run_file_is_held_to_what_a_config_is(raw, path, value, said):
-    run = config.parse(config.Config, raw, "x").run("gf2", 0).model_dump(mode="json")
-    config.parse(config.Run, run, "run.yaml")
+    run = parse(config.Config, raw, "x").run("gf2", 0).model_dump(mode="json")
+    parse(Run, run, "run.yaml")
     with pytest.raises(UserError) as caught:
-        config.parse(config.Run, put(run, path, value), "run.yaml")
+        parse(Run, put(run, path, value), "run.yaml")
     assert any(said in line for line in str(caught.value).splitlines()), str(caught.value)
 
 
@@ -232,7 +235,7 @@ def test_what_decides_a_model_and_what_does_not(root):
         value = settings.model_dump(mode="json")
         for section, change in changes.items():
             value[section] = {**value[section], **change} if isinstance(change, dict) else change
-        return config.parse(config.Config, value, "x").run("gf2", 0).identity()
+        return parse(config.Config, value, "x").run("gf2", 0).identity()
 
     same = {
         "name": "other",
@@ -242,8 +245,8 @@ def test_what_decides_a_model_and_what_does_not(root):
         "data": {"expected": {"documents": 5, "tokens": 7, "raw_bytes": 11, "kept_share": 0.5}},
     }
     assert identity(**same) == base
-    other = settings.data.model_copy(update={"expected": config.Expected(documents=5, kept_share=0.5)})
-    assert config.data_digest(other, 4096) == config.data_digest(settings.data, 4096)
+    other = settings.data.model_copy(update={"expected": Expected(documents=5, kept_share=0.5)})
+    assert data_digest(other, 4096) == data_digest(settings.data, 4096)
     for section, change in (
         ("train", {"peak_lr": 1e-3}),
         ("train", {"precision": "bf16"}),

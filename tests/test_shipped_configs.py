@@ -88,7 +88,7 @@ def test_the_papers_recipe(root, name):
     }
     assert settings["data"]["min_tokens"] == 2_049 and settings["data"]["split"]["threshold"] == 0.001
     interfaces = settings["interfaces"]
-    assert interfaces["learned"] == {"kind": "table", "reference": "Learned"}
+    assert interfaces["learned"] == {"kind": "table", "paper_model": "Learned"}
     assert interfaces["binary16"]["codebook"] == {"kind": "binary", "width": 16}
     assert interfaces["gf2"]["codebook"] == {
         "kind": "gf2",

@@ -48,7 +48,7 @@ def _params(args: argparse.Namespace) -> None:
 
 
 def _plan(args: argparse.Namespace) -> None:
-    from tokencodes import plan
+    from tokencodes.planning import plan
 
     plan.command(config.load(args.config), as_json=args.json, mfu=args.mfu)
 
@@ -108,10 +108,10 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
-    from tokencodes.train import published
+    from tokencodes.train import importing
 
     settings = config.load(args.config)
-    published.import_checkpoint(settings, args.interface, args.weights, args.map, args.tokenizer, args.out)
+    importing.import_checkpoint(settings, args.interface, args.weights, args.map, args.tokenizer, args.out)
 
 
 def _validate(args: argparse.Namespace) -> None:
@@ -128,9 +128,9 @@ def _benchmarks(args: argparse.Namespace) -> None:
 
 
 def _reference(args: argparse.Namespace) -> None:
-    from tokencodes.evaluate import models
+    from tokencodes.evaluate import references
 
-    models.fetch(config.load(args.config), args.name, args.out, args.tokenizer)
+    references.fetch(config.load(args.config), args.name, args.out, args.tokenizer)
 
 
 def _evaluate(args: argparse.Namespace) -> None:

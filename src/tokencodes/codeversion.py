@@ -28,7 +28,11 @@ ROOT = Path(__file__).resolve().parent
 FRAME = frozenset(
     {
         PACKAGE,
-        *(f"{PACKAGE}.{name}" for name in ("config", "errors", "files", "cli", "codeversion", "workflow")),
+        *(
+            f"{PACKAGE}.{name}"
+            for name in ("config", "errors", "files", "cli", "codeversion", "guards", "spec", "records", "layout")
+        ),
+        *(f"{PACKAGE}.{name}.spec" for name in ("interfaces", "model", "data", "train", "evaluate", "planning")),
         *(f"{PACKAGE}.data.{name}" for name in ("hub", "wheel")),
     }
 )

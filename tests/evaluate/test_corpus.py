@@ -19,6 +19,7 @@ from tokencodes.errors import UserError
 from tokencodes.evaluate import corpus, run
 from tokencodes.evaluate.engine import Engine
 from tokencodes.files import read_json
+from tokencodes.spec import parse
 
 N_DOCUMENTS = 24
 
@@ -33,7 +34,7 @@ def settings(root: Path, llama_dir: Path, tmp_path_factory: pytest.TempPathFacto
     value["data"]["tokenizer"] = {"kind": "local", "path": str(llama_dir / "tokenizer.json")}
     value["data"]["split"]["threshold"] = 0.5
     value["evaluate"]["tasks"] = [{"name": "corpus_validation", "shots": 0, "limit": None}]
-    return config.parse(config.Config, value, "test config")
+    return parse(config.Config, value, "test config")
 
 
 @pytest.fixture(scope="module")

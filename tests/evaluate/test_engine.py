@@ -34,7 +34,9 @@ from tokencodes.evaluate import tasks
 from tokencodes.evaluate.benchmarks import PACKAGED, Data, open_data
 from tokencodes.evaluate.engine import Engine
 from tokencodes.evaluate.rows import Row
+from tokencodes.interfaces.spec import CodeInterface, GF2Codebook
 from tokencodes.model import hf
+from tokencodes.model.spec import Model
 
 TOLERANCE = 1e-4  # nats, fp32
 ROUNDING = 2e-7  # relative: HFLM adds up a continuation in fp32, the engine in fp64
@@ -73,10 +75,10 @@ def assert_same(ours: list[tuple[float, bool]], theirs: list[tuple[float, bool]]
 
 def of_ours(vocab_size: int, context_length: int) -> hf.TokenCodesForCausalLM:
     """A small model with a GF2 code book and random weights."""
-    backbone = config.Model(
+    backbone = Model(
         vocab_size=vocab_size, d_model=32, n_layers=2, n_heads=2, d_ff=64, context_length=context_length, init_std=0.3
     )
-    codes = config.CodeInterface(kind="code", codebook=config.GF2Codebook(kind="gf2"))
+    codes = CodeInterface(kind="code", codebook=GF2Codebook(kind="gf2"))
     return hf.TokenCodesForCausalLM(hf.to_config(codes, backbone))
 
 

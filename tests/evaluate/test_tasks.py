@@ -16,7 +16,7 @@ from lm_eval.tasks import TaskManager
 from tokencodes import config
 from tokencodes.data import wheel as wheels
 from tokencodes.errors import UserError
-from tokencodes.evaluate import benchmarks, references, run, tasks
+from tokencodes.evaluate import benchmarks, catalogue, run, tasks
 from tokencodes.evaluate.benchmarks import Data, open_data
 
 Configure = Callable[..., config.Config]
@@ -129,8 +129,8 @@ def test_the_cloze_form_of_mmlu_scores_texts(packaged: Path, configure: Configur
     task = loaded["tasks"]["mmlu_anatomy_continuation"]
     choices = [f" {choice}" for choice in task.eval_docs[0]["choices"]]
     assert [answer for _, answer in arguments(task, 1)] == choices
-    assert references.letters_note(["piqa", "mmlu_continuation"]) is None
-    assert references.letters_note(["mmlu", "mmlu", "commonsense_qa"]).startswith("MMLU and CommonsenseQA ask for")
+    assert catalogue.letters_note(["piqa", "mmlu_continuation"]) is None
+    assert catalogue.letters_note(["mmlu", "mmlu", "commonsense_qa"]).startswith("MMLU and CommonsenseQA ask for")
 
 
 def test_known_tasks_do_not_need_the_whole_index(

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from tokencodes import config
 from tokencodes.cli import main
+from tokencodes.interfaces.spec import TableInterface
 from tokencodes.model import accounting
+from tokencodes.model.spec import Model
 
 
 def test_the_papers_figures_from_the_command_line(root, capsys):
@@ -41,10 +43,8 @@ def test_as_a_table_and_as_a_file(root, capsys, tmp_path):
 @settings(max_examples=40, deadline=None)
 def test_any_shape_equals_the_closed_form(vocab_size, heads, width, layers, d_ff):
     d_model = 2 * heads * width
-    model = config.Model(
-        vocab_size=vocab_size, d_model=d_model, n_layers=layers, n_heads=heads, d_ff=d_ff, context_length=8
-    )
-    found = accounting.count(config.TableInterface(kind="table"), model)
+    model = Model(vocab_size=vocab_size, d_model=d_model, n_layers=layers, n_heads=heads, d_ff=d_ff, context_length=8)
+    found = accounting.count(TableInterface(kind="table"), model)
     parts = accounting.closed_form(model)
     assert found["backbone"] == parts["backbone"] and found["head"] == parts["head"]
     assert found["trainable"] == sum(parts.values()) + vocab_size * d_model and found["buffers"] == 0

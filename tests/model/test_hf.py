@@ -7,11 +7,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCausalLM
 
-from tokencodes import config
+from tokencodes.interfaces.spec import CodeInterface, TableInterface
 from tokencodes.model import hf, transformer
 from tokencodes.model.loss import summed_cross_entropy
+from tokencodes.model.spec import Model
 
-MODEL = config.Model(vocab_size=200, d_model=32, n_layers=2, n_heads=4, d_ff=48, context_length=32)
+MODEL = Model(vocab_size=200, d_model=32, n_layers=2, n_heads=4, d_ff=48, context_length=32)
 INTERFACES = {
     "learned": {"kind": "table"},
     "binary8": {"kind": "code", "codebook": {"kind": "binary"}},
@@ -26,7 +27,7 @@ INTERFACES = {
 
 def make(kind: str) -> transformer.Transformer:
     section = INTERFACES[kind]
-    spec = (config.TableInterface if section["kind"] == "table" else config.CodeInterface).model_validate(section)
+    spec = (TableInterface if section["kind"] == "table" else CodeInterface).model_validate(section)
     net = transformer.Transformer(spec, MODEL)
     transformer.initialise(net, MODEL, 0)
     with torch.no_grad():

@@ -12,12 +12,13 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from tokencodes import config
 from tokencodes.interfaces import codebook
+from tokencodes.interfaces.spec import CodeInterface
 from tokencodes.model import hf, standalone, transformer
+from tokencodes.model.spec import Model
 
-MODEL = config.Model(vocab_size=200, d_model=32, n_layers=1, n_heads=2, d_ff=48, context_length=32)
-SPEC = config.CodeInterface(kind="code", codebook={"kind": "gf2"}, scale="matched")
+MODEL = Model(vocab_size=200, d_model=32, n_layers=1, n_heads=2, d_ff=48, context_length=32)
+SPEC = CodeInterface(kind="code", codebook={"kind": "gf2"}, scale="matched")
 IDS = torch.arange(1, 9)[None]
 
 

@@ -6,20 +6,21 @@ from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
 from peer import llama_of
-from tokencodes import config
-from tokencodes.interfaces import interface
+from tokencodes.interfaces import module
+from tokencodes.interfaces.spec import CodeInterface, TableInterface
 from tokencodes.model import transformer
+from tokencodes.model.spec import Model
 
-TABLE = config.TableInterface(kind="table")
-BINARY = config.CodeInterface(kind="code", codebook={"kind": "binary"})
+TABLE = TableInterface(kind="table")
+BINARY = CodeInterface(kind="code", codebook={"kind": "binary"})
 
 
-def settings(**changes) -> config.Model:
+def settings(**changes) -> Model:
     base = {"vocab_size": 97, "d_model": 32, "n_layers": 2, "n_heads": 4, "d_ff": 48, "context_length": 24}
-    return config.Model(**{**base, **changes})
+    return Model(**{**base, **changes})
 
 
-def ours(interface_spec, model: config.Model, seed: int = 0) -> transformer.Transformer:
+def ours(interface_spec, model: Model, seed: int = 0) -> transformer.Transformer:
     net = transformer.Transformer(interface_spec, model)
     transformer.initialise(net, model, seed)
     for name, parameter in net.named_parameters():  # norms away from one, so that their place matters
@@ -29,7 +30,7 @@ def ours(interface_spec, model: config.Model, seed: int = 0) -> transformer.Tran
     return net
 
 
-def llama(net: transformer.Transformer, model: config.Model) -> LlamaForCausalLM:
+def llama(net: transformer.Transformer, model: Model) -> LlamaForCausalLM:
     """Transformers' model with our weights. Its embedding table holds what our interface gives each token."""
     peer = llama_of(model)
     with torch.no_grad():
@@ -159,8 +160,8 @@ def test_norm_and_rotation_stay_float32_under_autocast():
 
 def test_interfaces_have_what_they_train():
     model = settings()
-    assert [p.shape for p in interface.build(TABLE, 97, 32, 0.02).parameters()] == [(97, 32)]
-    assert not list(interface.build(BINARY, 97, 32, 0.02).parameters())
+    assert [p.shape for p in module.build(TABLE, 97, 32, 0.02).parameters()] == [(97, 32)]
+    assert not list(module.build(BINARY, 97, 32, 0.02).parameters())
     net = transformer.Transformer(BINARY, model)
     assert [name for name, _ in net.named_buffers()] == ["decoder.input.codebook"]
     assert "decoder.input.codebook" in net.state_dict()

@@ -8,6 +8,7 @@ import pytest
 import simulate
 
 from tokencodes import cli, config
+from tokencodes.spec import parse
 
 
 @pytest.fixture(scope="session")
@@ -22,13 +23,13 @@ def settings(root: Path) -> config.Config:
     value["train"] |= {"n_gpus": 1, "grad_accum_steps": 1, "tokens_per_step": 2048}
     names = ("hellaswag", "piqa", "winogrande", "arc_easy", "lambada_openai", "corpus_validation")
     value["evaluate"]["tasks"] = [{"name": name, "shots": 0, "limit": 100} for name in names]
-    return config.parse(config.Config, value, "quickstart")
+    return parse(config.Config, value, "quickstart")
 
 
 @pytest.fixture(scope="session")
 def three_seeds(settings: config.Config) -> config.Config:
     """Quickstart with three seeds."""
-    return config.parse(config.Config, settings.model_dump(mode="json") | {"seeds": [0, 1, 2]}, "three seeds")
+    return parse(config.Config, settings.model_dump(mode="json") | {"seeds": [0, 1, 2]}, "three seeds")
 
 
 @pytest.fixture(scope="session")

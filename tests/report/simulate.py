@@ -11,6 +11,9 @@ from scipy.stats import norm
 
 from tokencodes import config, files
 from tokencodes.evaluate.run import _write_documents
+from tokencodes.evaluate.spec import Task
+from tokencodes.interfaces.vocabulary import bits_needed
+from tokencodes.spec import parse
 
 # metric: (chance or None, typical value, higher is better)
 METRICS: dict[str, dict[str, tuple[float | None, float, bool]]] = {
@@ -55,7 +58,7 @@ def parameters(settings: config.Config) -> dict[str, dict[str, int]]:
     m = settings.model
     backbone = m.n_layers * (4 * m.d_model**2 + 3 * m.d_model * m.d_ff + 2 * m.d_model) + m.d_model
     table = m.vocab_size * m.d_model
-    bits = config.bits_needed(m.vocab_size)
+    bits = bits_needed(m.vocab_size)
     rows = {}
     for name, interface in settings.interfaces.items():
         width = bits if interface.kind == "table" else (interface.codebook.width or bits)
@@ -195,7 +198,7 @@ SEED_SD, OWN_SD = 0.02, 0.4  # of a model's liking of all documents, and of one,
 
 
 def documents(
-    task: config.Task, rng: np.random.Generator, place: int, n: int | None = None
+    task: Task, rng: np.random.Generator, place: int, n: int | None = None
 ) -> dict[str, list[float] | list[int] | list[str]]:
     """Scores by document: what is hard for one model is hard for the next; later interfaces are a little worse."""
     n = n or task.limit or DOCUMENTS.get(task.name, 1000)
@@ -227,7 +230,7 @@ def value_of(metric: str, columns: dict[str, Any]) -> float:
     return mean / math.log(2) if metric == "bits_per_byte" else math.exp(mean)
 
 
-def evaluation(interface: str, seed: int, task: config.Task, columns: dict[str, Any]) -> dict[str, Any]:
+def evaluation(interface: str, seed: int, task: Task, columns: dict[str, Any]) -> dict[str, Any]:
     """One evaluation result, from its documents."""
     n = len(columns["doc_id"])
     metrics = {}
@@ -326,12 +329,12 @@ def controls(settings: config.Config) -> config.Config:
         ("learned_code_orthogonal_lift", {"kind": "learned", "width": 12}, "orthogonal"),
         ("gf2_second_recoding", {"kind": "gf2", "seed": 2}, "tile"),
     ):
-        value["interfaces"][name] = code | {"codebook": codebook, "lift": lift, "reference": None}
+        value["interfaces"][name] = code | {"codebook": codebook, "lift": lift, "paper_model": None}
     value["seeds"] = [0, 1, 2]
     value["evaluate"]["tasks"] = [
         {"name": name, "shots": 0, "limit": 100 if name != "corpus_validation" else None} for name in METRICS
     ] + [{"name": "mmlu", "shots": 5, "limit": 100}]
-    return config.parse(config.Config, value, "controls")
+    return parse(config.Config, value, "controls")
 
 
 def paper_size(settings: config.Config) -> config.Config:
@@ -355,7 +358,7 @@ def paper_size(settings: config.Config) -> config.Config:
     value["evaluate"]["tasks"] = [
         {"name": name, "shots": 0, "limit": None} for name in METRICS if name != "corpus_validation"
     ]
-    return config.parse(config.Config, value, "paper size")
+    return parse(config.Config, value, "paper size")
 
 
 KINDS = {

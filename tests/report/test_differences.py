@@ -14,6 +14,7 @@ from tokencodes.evaluate.run import _write_documents
 from tokencodes.files import write_json
 from tokencodes.report import differences, findings
 from tokencodes.report.results import read
+from tokencodes.spec import parse
 
 
 def table_rows(table, **wanted):
@@ -98,7 +99,7 @@ def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings,
 def test_on_par_is_two_one_sided_tests_and_not_a_large_p(settings, tmp_path):
     value = settings.model_dump(mode="json")
     value["evaluate"]["tasks"] = [{"name": "openbookqa", "shots": 0, "limit": None}]
-    chosen = config.parse(config.Config, value, "openbookqa")
+    chosen = parse(config.Config, value, "openbookqa")
     folder = simulate.results(chosen, tmp_path / "run")
     table = differences.differences(read(chosen, folder, with_curves=False))
     (row,) = table_rows(table, task="openbookqa", interface="gf2")
@@ -140,7 +141,7 @@ def paper_run(settings, tmp_path):
     value = simulate.paper_size(settings).model_dump(mode="json")
 
     def make(score, stderr=0.005, **changes):
-        chosen = config.parse(config.Config, value | changes, "paper")
+        chosen = parse(config.Config, value | changes, "paper")
         write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(chosen)})
         task = next(task for task in chosen.evaluate.tasks if task.name == "hellaswag")
         columns = simulate.documents(task, np.random.default_rng(0), 0, 50)

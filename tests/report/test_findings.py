@@ -9,6 +9,7 @@ from tokencodes import config
 from tokencodes.files import write_json
 from tokencodes.report import findings, page
 from tokencodes.report.results import read
+from tokencodes.spec import parse
 
 
 def set_scores(folder, share: float) -> None:
@@ -71,19 +72,19 @@ def test_only_the_papers_size_may_be_compared(settings, tmp_path):
 
     value = paper.model_dump(mode="json")
     value["evaluate"]["tasks"][0]["limit"] = 100
-    results = read(config.parse(config.Config, value, "a limit"), tmp_path)
+    results = read(parse(config.Config, value, "a limit"), tmp_path)
     assert "its data on 9 of 10 benchmarks: only these may be set beside" in findings.sentences(results)[2]
     assert "their data on 9 of 10 benchmarks" in page.notice(results)
 
     value = paper.model_dump(mode="json")
     value["data"]["source"] = settings.model_dump(mode="json")["data"]["source"]
-    results = read(config.parse(config.Config, value, "another corpus"), tmp_path)
+    results = read(parse(config.Config, value, "another corpus"), tmp_path)
     assert "but other data: it is not to be set against" in findings.sentences(results)[2]
     assert page.notice(results)
 
     value = paper.model_dump(mode="json")
     value["train"]["max_steps"] = 300_000  # 78.6 B tokens: no toy, and not the paper's budget
-    results = read(config.parse(config.Config, value, "short"), tmp_path)
+    results = read(parse(config.Config, value, "short"), tmp_path)
     assert not findings.is_paper_size(results) and not findings.is_toy(results)
     assert "not to be set against the paper's figures" in findings.sentences(results)[2]
 

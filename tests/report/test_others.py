@@ -9,6 +9,7 @@ from tokencodes import config
 from tokencodes.errors import UserError
 from tokencodes.files import read_json, write_json
 from tokencodes.report import others
+from tokencodes.spec import parse
 
 OTHER = "smollm2_135m_instruct_q4"
 
@@ -20,7 +21,7 @@ def settings(root: Path) -> config.Config:
         {"name": name, "shots": shots, "limit": None}
         for name, shots in (("hellaswag", 0), ("mmlu", 5), ("mmlu_continuation", 0), ("corpus_validation", 0))
     ]
-    return config.parse(config.Config, value, "test")
+    return parse(config.Config, value, "test")
 
 
 def store(folder: Path, model: str, task: str, shots: int, n: int, **metrics: tuple) -> None:

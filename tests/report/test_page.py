@@ -15,6 +15,7 @@ from tokencodes import cli, config
 from tokencodes.files import write_json
 from tokencodes.report import figures, page, tables
 from tokencodes.report.results import read
+from tokencodes.spec import parse
 
 VOID = {"meta", "img", "br", "wbr"}
 
@@ -207,7 +208,7 @@ def test_runs_of_other_shapes(settings, tmp_path, kind):
         value["interfaces"] = {"gf2": value["interfaces"]["gf2"]}
     if kind == "local corpus":
         value["data"]["source"] = {"kind": "local", "path": "corpus/<mine>"}
-    chosen = simulate.controls(settings) if kind == "controls" else config.parse(config.Config, value, kind)
+    chosen = simulate.controls(settings) if kind == "controls" else parse(config.Config, value, kind)
     if kind != "nothing has run":
         simulate.results(chosen, tmp_path)
     tables.write(chosen, tmp_path)

@@ -11,6 +11,7 @@ from tokencodes import config
 from tokencodes.errors import UserError
 from tokencodes.files import write_json
 from tokencodes.report.results import published, read
+from tokencodes.spec import parse
 
 # The paper's table as printed: task, metric, Learned, Binary16, GF2.
 PRINTED = """
@@ -211,9 +212,9 @@ def test_documents_that_do_not_add_up_are_refused(settings, folder):
 
 def test_an_unknown_reference_names_the_key(settings, folder):
     value = settings.model_dump(mode="json")
-    value["interfaces"]["gf2"]["reference"] = "GF-2"
-    with pytest.raises(UserError, match=r"interfaces\.gf2\.reference: .*'GF-2'"):
-        read(config.parse(config.Config, value, "test"), folder)
+    value["interfaces"]["gf2"]["paper_model"] = "GF-2"
+    with pytest.raises(UserError, match=r"interfaces\.gf2\.paper_model: .*'GF-2'"):
+        read(parse(config.Config, value, "test"), folder)
 
 
 def test_a_folder_that_is_not_there(folder):

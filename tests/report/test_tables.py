@@ -16,6 +16,7 @@ from tokencodes import config
 from tokencodes.files import write_json
 from tokencodes.report import tables
 from tokencodes.report.results import published, read
+from tokencodes.spec import parse
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -156,8 +157,8 @@ def test_perplexities_of_any_size_are_short(settings, folder):
 
 def test_the_papers_figures_stand_in_columns_of_their_own(settings, folder):
     value = settings.model_dump(mode="json")
-    value["interfaces"]["gf2"]["reference"] = None
-    tables.write(config.parse(config.Config, value, "no reference for gf2"), folder)
+    value["interfaces"]["gf2"]["paper_model"] = None
+    tables.write(parse(config.Config, value, "no reference for gf2"), folder)
     header, *body = markdown_cells(folder / "tables/results.md")
     assert header[3:] == ["learned", "binary12", "gf2", "paper: Learned", "paper: Binary16"]
     cells = {line[0]: line for line in body}

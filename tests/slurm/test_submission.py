@@ -7,7 +7,8 @@ import pytest
 
 from conftest import QUICK, slurm
 from project import copy_of
-from tokencodes import config, resources
+from tokencodes import config
+from tokencodes.planning import resources
 
 # Comment of a job -> the stage under `resources` of the config, how many of its jobs go together, and its GPUs.
 JOBS = {

@@ -7,9 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokencodes import config
+from tokencodes.interfaces.spec import CodeInterface, TableInterface
+from tokencodes.model.spec import Model
 from tokencodes.model.transformer import Transformer, initialise
 from tokencodes.train import optim
+from tokencodes.train.spec import Train
 
 BASE = {
     "max_steps": 100,
@@ -24,9 +26,9 @@ BASE = {
     "validate_every": 10,
     "validation_windows": 1,
 }
-MODEL = config.Model(vocab_size=50, d_model=16, n_layers=2, n_heads=2, d_ff=24, context_length=8)
-BINARY = config.CodeInterface(kind="code", codebook={"kind": "binary"})
-TABLE = config.TableInterface(kind="table")
+MODEL = Model(vocab_size=50, d_model=16, n_layers=2, n_heads=2, d_ff=24, context_length=8)
+BINARY = CodeInterface(kind="code", codebook={"kind": "binary"})
+TABLE = TableInterface(kind="table")
 
 
 @given(
@@ -38,7 +40,7 @@ TABLE = config.TableInterface(kind="table")
 )
 def test_rate_at_any_step(max_steps, warmup, peak, low, at):
     warmup_steps = int(warmup * (max_steps - 1))
-    train = config.Train(
+    train = Train(
         **{**BASE, "max_steps": max_steps, "warmup_steps": warmup_steps, "peak_lr": peak, "min_lr": peak * low}
     )
     step = 1 + int(at * (max_steps - 1))
@@ -52,7 +54,7 @@ def test_rate_at_any_step(max_steps, warmup, peak, low, at):
 
 
 def test_the_papers_schedule():
-    train = config.Train(**{**BASE, "max_steps": 382_500, "warmup_steps": 2000, "peak_lr": 1.5e-4, "min_lr": 1e-5})
+    train = Train(**{**BASE, "max_steps": 382_500, "warmup_steps": 2000, "peak_lr": 1.5e-4, "min_lr": 1e-5})
     rates = {step: optim.learning_rate(step, train) for step in (1, 1000, 2000, 192_250, 382_500)}
     assert rates[1] == 7.5e-8 and rates[1000] == 7.5e-5 and rates[2000] == 1.5e-4
     assert rates[192_250] == pytest.approx(8e-5) and rates[382_500] == 1e-5
@@ -61,7 +63,7 @@ def test_the_papers_schedule():
 @pytest.mark.parametrize("spec", [BINARY, TABLE], ids=["binary", "learned"])
 def test_decay_acts_on_matrices_alone_and_no_buffer_is_optimised(spec):
     net = Transformer(spec, MODEL)
-    optimizer = optim.build(net, config.Train(**{**BASE, "weight_decay": 0.01}))
+    optimizer = optim.build(net, Train(**{**BASE, "weight_decay": 0.01}))
     names = {id(parameter): name for name, parameter in net.named_parameters()}
     decayed, plain = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.0]
@@ -73,7 +75,7 @@ def test_decay_acts_on_matrices_alone_and_no_buffer_is_optimised(spec):
 
 def test_updates_equal_adamw_by_its_definition():
     """One matrix and one norm, three updates, by Loshchilov & Hutter's formula in float64."""
-    train = config.Train(**{**BASE, "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.9, "adam_eps": 1e-6})
+    train = Train(**{**BASE, "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.9, "adam_eps": 1e-6})
     net = torch.nn.ModuleDict({"w": torch.nn.Linear(3, 2, bias=False), "n": torch.nn.LayerNorm(3, bias=False)})
     generator = torch.Generator().manual_seed(0)
     values = {name: p.detach().double().clone() for name, p in net.named_parameters()}
@@ -98,7 +100,7 @@ def test_updates_equal_adamw_by_its_definition():
 
 
 def test_state_survives_its_tensors():
-    train = config.Train(**BASE)
+    train = Train(**BASE)
     nets = [Transformer(BINARY, MODEL) for _ in range(2)]
     for net in nets:
         initialise(net, MODEL, 0)

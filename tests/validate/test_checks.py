@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from tokencodes import config
 from tokencodes.cli import main
 from tokencodes.files import read_json, sha256_file
+from tokencodes.interfaces.spec import CodeInterface
 from tokencodes.train import export, loop
 from tokencodes.validate import checks
 
@@ -173,7 +174,7 @@ def test_a_changed_config_is_named(tiny, copy, key, value):
 def test_another_recoding_is_found(tiny, copy):
     """The whole code book, consistently of another seed, under a config that still says the old one."""
     folder = copy("gf2")
-    other = config.CodeInterface(kind="code", codebook={"kind": "gf2", "seed": 1})
+    other = CodeInterface(kind="code", codebook={"kind": "gf2", "seed": 1})
     from tokencodes.interfaces import codebook
 
     codes = torch.from_numpy(codebook.build(other, 300))
@@ -227,7 +228,7 @@ def test_the_independent_code_book_is_independent(monkeypatch):
     """It must not lean on the code that it checks."""
     from tokencodes.interfaces import codebook, gf2
 
-    spec = config.CodeInterface(kind="code", codebook={"kind": "gf2"})
+    spec = CodeInterface(kind="code", codebook={"kind": "gf2"})
     right = codebook.build(spec, 1000)
     monkeypatch.setattr(codebook, "binary", None)
     monkeypatch.setattr(gf2, "apply", None)

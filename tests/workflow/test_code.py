@@ -2,7 +2,7 @@
 
 import pytest
 
-from tokencodes import workflow as guard
+from tokencodes import guards
 
 pytestmark = pytest.mark.workflow
 
@@ -78,4 +78,4 @@ def test_refuse_and_continue_keep_the_trained_models(finished):
     ],
 )
 def test_which_calls_look_at_the_code(options, looks):
-    assert guard.triggered_by_code(options) is looks
+    assert guards.triggered_by_code(options) is looks

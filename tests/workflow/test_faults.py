@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from project import wait_until
-from tokencodes import workflow as guard
+from tokencodes import guards
 
 pytestmark = pytest.mark.workflow
 
@@ -97,7 +97,7 @@ def test_what_a_job_says_after_the_signal_that_stops_it_is_heard(fresh):
     _, *said, ended = log.read_text().splitlines()
     assert {"ready", "saved"} <= set(said)
     assert re.fullmatch(r"=== exit code 75 after \d+ s, after a signal", ended)
-    assert guard.ending(log) == "interrupted"
+    assert guards.ending(log) == "interrupted"
 
 
 def test_a_log_keeps_what_earlier_attempts_said(fresh):

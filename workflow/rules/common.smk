@@ -9,15 +9,16 @@ from pathlib import Path
 from snakemake.jobs import GroupJob, Job
 from tokencodes import codeversion
 from tokencodes import config as schema  # `config` and `workflow` are Snakemake's own names
-from tokencodes import workflow as guard
-from tokencodes.config import data_digest, section_digest
+from tokencodes import guards
+from tokencodes.data.spec import data_digest
 from tokencodes.data import store
 from tokencodes.data.hub import listing_name
 from tokencodes.data.source import shard_names
 from tokencodes.evaluate import benchmarks
 from tokencodes.errors import EXIT_USER_ERROR, UserError
 from tokencodes.files import write_text
-from tokencodes.resources import asked
+from tokencodes.planning.resources import asked
+from tokencodes.spec import parse, section_digest
 
 
 def fail(error):
@@ -34,7 +35,7 @@ def read_settings():
         for path in files:
             schema.read_yaml(path)  # names the place of a mistake, and a key that stands twice
         where = ", ".join([*files, *(["--config"] if workflow.config_settings.config else [])])
-        settings = schema.parse(schema.Config, config, where)
+        settings = parse(schema.Config, config, where)
         benchmarks.check(settings)
         return settings, shard_names(settings)
     except UserError as error:
@@ -134,7 +135,7 @@ def task_settings(wildcards):
 def training_code(wildcards):
     """Digest of the code that decides whether a model is trained again."""
     run_dir = Path(f"{OUT}/runs/{wildcards.interface}-s{wildcards.seed}")
-    return guard.training_code(run_dir, SETTINGS.train.on_code_change)
+    return guards.training_code(run_dir, SETTINGS.train.on_code_change)
 
 
 HELD = []  # open files, and with them locks, of this process
@@ -143,21 +144,21 @@ HELD = []  # open files, and with them locks, of this process
 onstart:
     if workflow.is_main_process:
         try:
-            HELD.append(guard.hold(Path(OUT)))
-            guard.refuse_other_configs(
+            HELD.append(guards.hold(Path(OUT)))
+            guards.refuse_other_configs(
                 (Path(f"{OUT}/runs/{interface}-s{seed}"), SETTINGS.run(interface, seed))
                 for interface in SETTINGS.interfaces
                 for seed in SETTINGS.seeds
             )
             needed = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "train"]
-            guard.refuse_to_train_anew(Path(job.output[0]).parent for job in needed)
+            guards.refuse_to_train_anew(Path(job.output[0]).parent for job in needed)
             # No input of the rules: each has the digest of its own part, and a key elsewhere is no reason to run.
             write_text(CONFIG, schema.dump(SETTINGS))
             # Whose jobs may still be at work. The name of all Slurm jobs of this call comes from its executor.
             run_id = getattr(workflow.scheduler._executor, "run_uuid", None)
             if workflow.local_exec:
-                guard.wait_for_orphans(Path(path).parent for path in RUNS)
-            waited = bool(run_id) and guard.wait_for_jobs(Path(OUT), run_id)
+                guards.wait_for_orphans(Path(path).parent for path in RUNS)
+            waited = bool(run_id) and guards.wait_for_jobs(Path(OUT), run_id)
         except UserError as error:
             fail(error)
         except KeyboardInterrupt:
@@ -178,7 +179,7 @@ onerror:
             for job in (each.jobs if each.is_group() else [each])
             if not (each.is_group() and all(map(os.path.exists, job.output)))  # what the group has finished
         ]
-        guard.say_what_failed(
+        guards.say_what_failed(
             [(job.rule.name, dict(job.wildcards_dict), list(job.log), list(job.output)) for job in failed],
             [argument for argument in sys.argv[1:] if argument not in workflow.dag_settings.targets],
             Path(OUT),
@@ -190,8 +191,8 @@ if workflow.is_main_process:
     # so would what gets no further; a training of many jobs has no such number.
     def repeats(job):
         allowed = workflow.execution_settings.retries
-        return job.attempt if guard.again(map(Path, job.log), job.attempt, allowed, Path(OUT)) else 0
+        return job.attempt if guards.again(map(Path, job.log), job.attempt, allowed, Path(OUT)) else 0
 
     Job.restart_times = GroupJob.restart_times = property(repeats)
-    if guard.triggered_by_code(sys.argv[1:]):
-        guard.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)
+    if guards.triggered_by_code(sys.argv[1:]):
+        guards.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)

@@ -39,7 +39,7 @@ rule reference:
         tokenizer=subpath(input.tokenizer, parent=True),
         out=subpath(output.weights, parent=True),
         settings=reference_settings,
-        code=codeversion.digest("tokencodes.evaluate.models"),
+        code=codeversion.digest("tokencodes.evaluate.references"),
     message:
         "reference: {wildcards.reference}"
     shell:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokencodes.errors import UserError, one_line
-from tokencodes.evaluate.references import benchmark
+from tokencodes.evaluate.catalogue import benchmark
 from tokencodes.files import read_json
 
 FRACTION = "fraction"  # the unit of a score that is a mean of 0 and 1 over documents

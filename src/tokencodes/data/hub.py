@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
-from tokencodes import config
+from tokencodes.data.spec import HubSource, HubTokenizer
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import (
     fsync_directory,
@@ -36,6 +36,7 @@ from tokencodes.files import (
     sha256_file,
     write_text,
 )
+from tokencodes.spec import section_digest
 
 T = TypeVar("T")
 
@@ -91,12 +92,12 @@ class File:
         return {"path": self.path, "size": self.size, self.hash: self.digest}
 
 
-def dataset(source: config.HubSource) -> Repo:
+def dataset(source: HubSource) -> Repo:
     """The repository of a corpus."""
     return Repo("data.source", source.repo, "dataset", source.revision)
 
 
-def model(spec: config.HubTokenizer) -> Repo:
+def model(spec: HubTokenizer) -> Repo:
     """The repository of a tokenizer."""
     return Repo("data.tokenizer", spec.repo, "model", spec.revision)
 
@@ -104,7 +105,7 @@ def model(spec: config.HubTokenizer) -> Repo:
 # ------------------------------------------------------------------- listing
 
 
-def write_listing(source: config.HubSource, shards: list[str], out: Path) -> None:
+def write_listing(source: HubSource, shards: list[str], out: Path) -> None:
     """Ask the hub for the commit and the files of all shards and write them to `out`.
 
     A listing that says the same already stays as it is, with its time. Raises UserError if a file is not there, if the
@@ -132,12 +133,12 @@ def write_listing(source: config.HubSource, shards: list[str], out: Path) -> Non
     print(f"{out}: written")
 
 
-def listing_name(source: config.HubSource) -> str:
+def listing_name(source: HubSource) -> str:
     """The file name of its listing. Another question has another name: its answer does not replace this pin."""
-    return f"listing-{config.section_digest(_asked(source))[:8]}.json"
+    return f"listing-{section_digest(_asked(source))[:8]}.json"
 
 
-def _asked(source: config.HubSource) -> dict[str, Any]:
+def _asked(source: HubSource) -> dict[str, Any]:
     """What a listing answers."""
     return source.model_dump(mode="json", include={"repo", "revision", "pattern", "n_shards"})
 
@@ -150,7 +151,7 @@ def _without_endpoint(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def read_listing(path: Path, source: config.HubSource) -> tuple[str, dict[str, File]]:
+def read_listing(path: Path, source: HubSource) -> tuple[str, dict[str, File]]:
     """The commit and the files, by shard, of a listing of `source`. Raises UserError if it is one of another."""
     remedy = "make it again: `tokencodes list`"
     body = read_json(path)
@@ -169,7 +170,7 @@ def read_listing(path: Path, source: config.HubSource) -> tuple[str, dict[str, F
         raise UserError(f"{path}: not a listing ({one_line(error)}); {remedy}") from None
 
 
-def download(source: config.HubSource, shards: list[str], number: int, out: Path, listing: Path | None) -> None:
+def download(source: HubSource, shards: list[str], number: int, out: Path, listing: Path | None) -> None:
     """Bring the raw file of shard `number` to `out`: what `listing` says, or without it what the hub says now.
 
     Raises UserError as `fetch` does, and before a byte is fetched if the disk will not hold what is to come.

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from tokencodes import config
 from tokencodes.data import store
 from tokencodes.data.encoder import TOGETHER, Encoder
+from tokencodes.data.spec import Data, LocalSource, data_digest
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import fsync_directory, fsync_file, full_disk_named, lock, sha256_file, write_json
 
@@ -69,7 +70,7 @@ def is_validation(key: int, threshold: float) -> bool:
     return key < threshold * 2.0**64
 
 
-def rows_of(path: Path, shard: str, data: config.Data) -> Iterator[tuple[list[bytes | None], list[bytes | None]]]:
+def rows_of(path: Path, shard: str, data: Data) -> Iterator[tuple[list[bytes | None], list[bytes | None]]]:
     """Texts and ids of a Parquet file as UTF-8 bytes, not yet validated, some rows at a time.
 
     Either may be string, large_string, string_view, binary or dictionary-encoded; an id of another type is written as
@@ -78,7 +79,7 @@ def rows_of(path: Path, shard: str, data: config.Data) -> Iterator[tuple[list[by
     missing or not of a type that is known here.
     """
     remedy = "download it again"
-    if isinstance(data.source, config.LocalSource):
+    if isinstance(data.source, LocalSource):
         remedy += " from data.source.path, or mend the file there"
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=BUFFER)
@@ -116,7 +117,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _check_columns(schema: pa.Schema, where: str, data: config.Data) -> None:
+def _check_columns(schema: pa.Schema, where: str, data: Data) -> None:
     for key, column in (("text_column", data.text_column), ("id_column", data.id_column)):
         if (n := schema.names.count(column)) != 1:
             raise UserError(
@@ -149,7 +150,7 @@ def _as_bytes(column: pa.Array) -> list[bytes | None]:
 class _Filter:
     """Which rows are worth encoding; counts the others by reason."""
 
-    def __init__(self, data: config.Data, encoder: Encoder):
+    def __init__(self, data: Data, encoder: Encoder):
         self.data, self.encoder, self.seen, self.rows_in = data, encoder, set(), 0
         self.dropped = dict.fromkeys(REASONS, 0)
 
@@ -377,7 +378,7 @@ def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out:
         "format_version": store.FORMAT,
         "vocab_size": vocab_size,
         "tokenizer_sha256": encoder.sha256,
-        "data_sha256": config.data_digest(settings.data, vocab_size),
+        "data_sha256": data_digest(settings.data, vocab_size),
         "shard": shard,
     }
     for split in work.splits.values():

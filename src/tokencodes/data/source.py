@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from tokencodes import config
 from tokencodes.data import hub, wheel
+from tokencodes.data.spec import HubSource, LocalSource
 from tokencodes.errors import UserError
 from tokencodes.files import atomic_path
 
@@ -30,12 +31,12 @@ def shard_names(settings: config.Config) -> list[str]:
     Raises UserError if a local folder has none, or a file whose name cannot be a shard's.
     """
     source = settings.data.source
-    if isinstance(source, config.LocalSource):
+    if isinstance(source, LocalSource):
         return [path.stem for path in _local_files(source)]
     return [f"shard-{number:05d}-of-{source.n_shards:05d}" for number in range(source.n_shards)]
 
 
-def _local_files(source: config.LocalSource) -> list[Path]:
+def _local_files(source: LocalSource) -> list[Path]:
     """Its *.parquet, links too (a hub cache is made of them); hidden files and folders are none."""
     folder = Path(source.path).expanduser()
     files = sorted(path for path in folder.glob("*.parquet") if not (path.name.startswith(".") or path.is_dir()))
@@ -52,7 +53,7 @@ def _local_files(source: config.LocalSource) -> list[Path]:
 def write_listing(settings: config.Config, out: Path) -> None:
     """Write what the hub states of all shards to `out`. Raises UserError for a corpus of another kind."""
     source = settings.data.source
-    if not isinstance(source, config.HubSource):
+    if not isinstance(source, HubSource):
         raise UserError(f"data.source.kind is {source.kind}; only a corpus on the hub has a listing")
     hub.write_listing(source, shard_names(settings), out)
 

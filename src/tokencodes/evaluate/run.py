@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tokencodes import __version__
-from tokencodes.config import Config, Task
+from tokencodes.config import Config
 from tokencodes.errors import UserError, one_line
-from tokencodes.evaluate import references
+from tokencodes.evaluate import catalogue
 from tokencodes.evaluate.benchmarks import Data, check_packaged, open_data
-from tokencodes.evaluate.models import weights_sha256
-from tokencodes.evaluate.references import CORPUS_TASK
+from tokencodes.evaluate.catalogue import CORPUS_TASK
+from tokencodes.evaluate.references import weights_sha256
+from tokencodes.evaluate.spec import Task
 from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_json
 
 ENGINE_VERSION = 3  # goes up when the engine would give another number
@@ -77,7 +78,7 @@ def evaluate(
         "limit": limit,
         "n": len(columns["doc_id"]),
         "data": scored["data"],
-        "label": references.label(task, settings.evaluate.data),
+        "label": catalogue.label(task, settings.evaluate.data),
         "metrics": scored["metrics"],
         "model_sha256": provenance["model_sha256"],
         "tokenizer_sha256": provenance["tokenizer_sha256"],
@@ -92,7 +93,7 @@ def evaluate(
     }
     _write_documents(out_json.with_suffix(".parquet"), columns)
     write_json(out_json, result)
-    headline = references.benchmark(task).metric
+    headline = catalogue.benchmark(task).metric
     value = result["metrics"].get(headline, {}).get("value")
     print(f"{out_json}: {result['label']}: {headline} {value} ({result['n']:,} documents)", file=sys.stderr)
 
@@ -106,7 +107,7 @@ def _configured(settings: Config, task: str, shots: int) -> Task:
             return entry
     known = [f"{entry.name} {entry.shots}-shot" for entry in settings.evaluate.tasks]
     wanted = f"{task} {shots}-shot"
-    raise UserError(f"evaluate.tasks: the config has no {wanted!r}{references.nearest(wanted, known)}")
+    raise UserError(f"evaluate.tasks: the config has no {wanted!r}{catalogue.nearest(wanted, known)}")
 
 
 def _provenance(model_dir: Path) -> dict[str, Any]:

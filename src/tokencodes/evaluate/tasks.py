@@ -16,7 +16,7 @@ from lm_eval.tasks import TaskManager
 
 from tokencodes.errors import UserError
 from tokencodes.evaluate.benchmarks import PACKAGED, Data
-from tokencodes.evaluate.references import CORPUS_TASK, nearest
+from tokencodes.evaluate.catalogue import CORPUS_TASK, nearest
 
 # Where each definition lies: below lm_eval/tasks, and ours beside this module.
 FOLDERS = {

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tokencodes import config
 from tokencodes.errors import UserError
 from tokencodes.files import atomic_path
 from tokencodes.interfaces import gf2
+from tokencodes.interfaces.spec import Codebook, CodeInterface, TableInterface
+from tokencodes.interfaces.vocabulary import bits_needed
 
 
-def width(spec: config.Codebook, vocab_size: int) -> int:
+def width(spec: Codebook, vocab_size: int) -> int:
     """The number of coordinates K of a code: what the config says, or ceil(log2 V)."""
-    return spec.width if spec.width is not None else config.bits_needed(vocab_size)
+    return spec.width if spec.width is not None else bits_needed(vocab_size)
 
 
 def binary(ids: np.ndarray, n_bits: int) -> np.ndarray:
@@ -34,7 +35,7 @@ def permutation(vocab_size: int, seed: int) -> np.ndarray:
     return np.array(sorted(range(vocab_size), key=lambda token: (key(token), token)), dtype=np.int64)
 
 
-def build(interface: config.CodeInterface, vocab_size: int) -> np.ndarray | None:
+def build(interface: CodeInterface, vocab_size: int) -> np.ndarray | None:
     """The code book (V, K): uint8 for binary codes, float32 for `gaussian`; None for `learned`, which is a parameter.
 
     Row t is the code of token t; with a permutation seed, the code that token permutation[t] would have had.
@@ -52,7 +53,7 @@ def build(interface: config.CodeInterface, vocab_size: int) -> np.ndarray | None
             bias = gf2.sample_bias(n_coordinates, spec.seed) if spec.random_bias else 0
             return gf2.apply(rows, binary(ids, n_coordinates), bias)
         case "linear":
-            n_bits = config.bits_needed(vocab_size)
+            n_bits = bits_needed(vocab_size)
             return gf2.apply(gf2.sample_redundant(n_coordinates, n_bits, spec.seed), binary(ids, n_bits))
         case "gaussian":
             stream = np.random.Generator(np.random.Philox(key=spec.seed))
@@ -61,9 +62,9 @@ def build(interface: config.CodeInterface, vocab_size: int) -> np.ndarray | None
             return None
 
 
-def command(interface: config.TableInterface | config.CodeInterface, vocab_size: int, name: str, out: Path) -> None:
+def command(interface: TableInterface | CodeInterface, vocab_size: int, name: str, out: Path) -> None:
     """`tokencodes codes`: write the code book as .npy."""
-    codes = build(interface, vocab_size) if isinstance(interface, config.CodeInterface) else None
+    codes = build(interface, vocab_size) if isinstance(interface, CodeInterface) else None
     if codes is None:
         raise UserError(f"interface {name!r} has no fixed code book: its input is trained; name a fixed one")
     with atomic_path(out) as temporary, open(temporary, "wb") as file:

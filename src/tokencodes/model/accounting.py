@@ -8,10 +8,12 @@ import torch
 
 from tokencodes import config
 from tokencodes.files import write_json
+from tokencodes.interfaces.spec import Interface
+from tokencodes.model.spec import Model
 from tokencodes.model.transformer import Transformer
 
 
-def count(interface: config.Interface, model: config.Model) -> dict[str, int]:
+def count(interface: Interface, model: Model) -> dict[str, int]:
     """Trainable parameters by part, and the number of stored values that are not trained."""
     with torch.device("meta"):
         net = Transformer(interface, model)
@@ -27,13 +29,13 @@ def count(interface: config.Interface, model: config.Model) -> dict[str, int]:
     }
 
 
-def closed_form(model: config.Model) -> dict[str, int]:
+def closed_form(model: Model) -> dict[str, int]:
     """The same by the paper's formula: a layer is 4 d^2 + 3 d f + 2 d, plus the final norm; the head is V d."""
     d, f = model.d_model, model.d_ff
     return {"backbone": model.n_layers * (4 * d * d + 3 * d * f + 2 * d) + d, "head": model.vocab_size * d}
 
 
-def flops_per_token(model: config.Model) -> int:
+def flops_per_token(model: Model) -> int:
     """Training FLOPs a predicted token, forward and backward, two for a multiply-add.
 
     6 for each backbone matrix and head parameter, and causal attention, 6 * n_layers * d_model * context_length. The

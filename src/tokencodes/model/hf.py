@@ -19,7 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from transformers.utils.generic import can_return_tuple
 from transformers.utils.output_capturing import capture_outputs
 
-from tokencodes.interfaces import interface as interfaces
+from tokencodes.interfaces import module
 from tokencodes.model.hf_config import NAMES, TokenCodesConfig, to_config
 from tokencodes.model.transformer import Block, Decoder, Transformer
 
@@ -60,10 +60,10 @@ class TokenCodesPreTrainedModel(PreTrainedModel):
             raise ValueError(f"{args[0] if args else cls.__name__}: {'; '.join(problems)}")
         return (model, info) if output_loading_info else model
 
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, interfaces.CodeInput) and isinstance(module.codebook, nn.Parameter):
-            nn.init.normal_(module.codebook, std=self.config.initializer_range)
+    def _init_weights(self, part: nn.Module) -> None:
+        super()._init_weights(part)
+        if isinstance(part, module.CodeInput) and isinstance(part.codebook, nn.Parameter):
+            nn.init.normal_(part.codebook, std=self.config.initializer_range)
 
 
 class TokenCodesModel(TokenCodesPreTrainedModel):
@@ -202,9 +202,7 @@ def buffer_differences(model: nn.Module) -> list[str]:
     that is offloaded).
     """
     interface, settings = model.config.spec()
-    expected = dict(
-        interfaces.build(interface, settings.vocab_size, settings.d_model, settings.init_std).named_buffers()
-    )
+    expected = dict(module.build(interface, settings.vocab_size, settings.d_model, settings.init_std).named_buffers())
     stored = dict(model.get_input_embeddings().named_buffers())
     problems = []
     for name, tensor in expected.items():

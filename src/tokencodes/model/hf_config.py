@@ -4,7 +4,9 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from tokencodes import config
+from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface
+from tokencodes.model.spec import Model
+from tokencodes.spec import parse
 
 # Transformers' name of each of our model keys.
 NAMES = {
@@ -35,15 +37,15 @@ class TokenCodesConfig(PreTrainedConfig):
         kwargs.setdefault("tie_word_embeddings", False)
         super().__init__(**kwargs)
 
-    def spec(self) -> tuple[config.Interface, config.Model]:
+    def spec(self) -> tuple[Interface, Model]:
         """The typed description. Raises UserError if a key is missing, unknown or out of range."""
         where = "config.json"
         model = {ours: getattr(self, theirs) for theirs, ours in NAMES.items() if hasattr(self, theirs)}
-        kind = config.TableInterface if self.interface.get("kind") == "table" else config.CodeInterface
-        return config.parse(kind, self.interface, f"{where}: interface"), config.parse(config.Model, model, where)
+        kind = TableInterface if self.interface.get("kind") == "table" else CodeInterface
+        return parse(kind, self.interface, f"{where}: interface"), parse(Model, model, where)
 
 
-def to_config(interface: config.Interface, model: config.Model, **kwargs: Any) -> TokenCodesConfig:
+def to_config(interface: Interface, model: Model, **kwargs: Any) -> TokenCodesConfig:
     """The Transformers config of a run."""
     return TokenCodesConfig(
         interface=interface.model_dump(mode="json"),

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from tokencodes import config
-from tokencodes.interfaces import interface as interfaces
+from tokencodes.interfaces import module
+from tokencodes.interfaces.spec import Interface
+from tokencodes.model.spec import Model
 
 
 class RMSNorm(nn.Module):
@@ -51,7 +52,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Causal multi-head attention; query, key and value come from one product, split in that order."""
 
-    def __init__(self, model: config.Model, layer: int):
+    def __init__(self, model: Model, layer: int):
         super().__init__()
         self.n_heads, self.layer = model.n_heads, layer
         self.qkv = nn.Linear(model.d_model, 3 * model.d_model, bias=False)
@@ -72,7 +73,7 @@ class Attention(nn.Module):
 class SwiGLU(nn.Module):
     """down(silu(gate x) * up x) (Shazeer, 2020); gate and up come from one product, split in that order."""
 
-    def __init__(self, model: config.Model):
+    def __init__(self, model: Model):
         super().__init__()
         self.gate_up = nn.Linear(model.d_model, 2 * model.d_ff, bias=False)
         self.down = nn.Linear(model.d_ff, model.d_model, bias=False)
@@ -85,7 +86,7 @@ class SwiGLU(nn.Module):
 class Block(nn.Module):
     """x + attention(norm x), then x + mlp(norm x)."""
 
-    def __init__(self, model: config.Model, layer: int):
+    def __init__(self, model: Model, layer: int):
         super().__init__()
         self.attention_norm = RMSNorm(model.d_model, model.norm_eps)
         self.attention = Attention(model, layer)
@@ -100,10 +101,10 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """Input interface, blocks and final norm: ids int64 (B, T) -> hidden states (B, T, d)."""
 
-    def __init__(self, interface: config.Interface, model: config.Model):
+    def __init__(self, interface: Interface, model: Model):
         super().__init__()
         self.config = model
-        self.input = interfaces.build(interface, model.vocab_size, model.d_model, model.init_std)
+        self.input = module.build(interface, model.vocab_size, model.d_model, model.init_std)
         self.layers = nn.ModuleList(Block(model, layer) for layer in range(model.n_layers))
         self.norm = RMSNorm(model.d_model, model.norm_eps)
         self.checkpointing = False  # the trainer's choice; it changes memory and time, and no number
@@ -137,7 +138,7 @@ class Decoder(nn.Module):
 class Transformer(nn.Module):
     """Decoder and untied output head, as the trainer holds it: ids int64 (B, T) -> logits (B, T, V)."""
 
-    def __init__(self, interface: config.Interface, model: config.Model):
+    def __init__(self, interface: Interface, model: Model):
         super().__init__()
         self.decoder = Decoder(interface, model)
         self.lm_head = nn.Linear(model.d_model, model.vocab_size, bias=False)
@@ -146,7 +147,7 @@ class Transformer(nn.Module):
         return self.lm_head(self.decoder(ids))
 
 
-def initialise(model: Transformer, settings: config.Model, seed: int) -> None:
+def initialise(model: Transformer, settings: Model, seed: int) -> None:
     """Draw all weights (ours; the paper does not state its scheme): matrices from N(0, init_std^2), those that write to
     the residual stream from N(0, init_std^2 / (2 n_layers)) if `scale_residual_init`, norms one.
 

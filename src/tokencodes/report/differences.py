@@ -22,9 +22,9 @@ from tokencodes.analysis.compare import Row
 from tokencodes.analysis.curves import Behind
 from tokencodes.analysis.paired import SIGNIFICANCE, documents_needed
 from tokencodes.analysis.pairing import FRACTION, Evaluation
-from tokencodes.config import Task
 from tokencodes.errors import UserError
-from tokencodes.evaluate.references import benchmark
+from tokencodes.evaluate.catalogue import benchmark
+from tokencodes.evaluate.spec import Task
 from tokencodes.report import compare as shown
 from tokencodes.report import render
 from tokencodes.report.render import GAP, Table

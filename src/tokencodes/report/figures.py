@@ -21,7 +21,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from tokencodes.analysis.paired import SIGNIFICANCE
 from tokencodes.analysis.pairing import FRACTION
-from tokencodes.config import Config, Task
+from tokencodes.config import Config
+from tokencodes.evaluate.spec import Task
 from tokencodes.files import atomic_path
 from tokencodes.report import differences as compared
 from tokencodes.report import findings, render

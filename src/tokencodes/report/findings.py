@@ -10,7 +10,7 @@ parameters or tokens.
 import math
 from typing import Any
 
-from tokencodes.evaluate.references import benchmark
+from tokencodes.evaluate.catalogue import benchmark
 from tokencodes.report import differences, render
 from tokencodes.report.results import PAPER_MODEL, Results, is_proportion, paper_count
 

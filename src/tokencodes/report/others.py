@@ -8,9 +8,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tokencodes.config import Config, Task
+from tokencodes.config import Config
 from tokencodes.errors import UserError
-from tokencodes.evaluate.references import CORPUS_TASK, benchmark, label, letters_note
+from tokencodes.evaluate.catalogue import CORPUS_TASK, benchmark, label, letters_note
+from tokencodes.evaluate.spec import Task
 from tokencodes.files import read_json, write_text
 from tokencodes.report import findings, render
 from tokencodes.report.render import GAP, Table

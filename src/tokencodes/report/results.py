@@ -22,10 +22,11 @@ import pandas as pd
 
 from tokencodes.analysis import pairing
 from tokencodes.analysis.pairing import Evaluation
-from tokencodes.config import Config, Task
+from tokencodes.config import Config
 from tokencodes.errors import UserError
-from tokencodes.evaluate.references import benchmark
-from tokencodes.evaluate.references import label as benchmark_label
+from tokencodes.evaluate.catalogue import benchmark
+from tokencodes.evaluate.catalogue import label as benchmark_label
+from tokencodes.evaluate.spec import Task
 
 PARAMETERS = ("trainable", "input", "head", "backbone", "buffers")
 REMAKE = "delete it and run the stage that writes it again"
@@ -46,7 +47,7 @@ class Published:
 @functools.cache
 def published() -> dict[tuple[str, str, int | None, str], Published]:
     """The paper's figures by (task, metric, shots, model), from reference.csv; what was not given has no entry."""
-    text = resources.files("tokencodes.report").joinpath("reference.csv").read_text(encoding="utf-8")
+    text = resources.files("tokencodes.report").joinpath("published.csv").read_text(encoding="utf-8")
     figures = {}
     for row in csv.DictReader(text.splitlines()):
         shots = int(row["shots"]) if row["shots"] else None
@@ -72,7 +73,7 @@ def paper_count(model: str | None, metric: str, task: str = "parameters") -> int
 
 PAPER_MODEL = "Learned"  # whose size stands for the paper's in a comparison of sizes
 PAPER_BUDGET = 0.9  # of the paper's training tokens, or as much above them, is about its budget
-REFERENCE = "src/tokencodes/report/reference.csv"  # where a reader finds the paper's figures, each with its source
+REFERENCE = "src/tokencodes/report/published.csv"  # where a reader finds the paper's figures, each with its source
 
 
 def is_proportion(metric: str) -> bool:
@@ -149,7 +150,7 @@ class Results:
 
     def paper_model(self, interface: str) -> str | None:
         """The paper's model that the config puts beside an interface."""
-        return self.settings.interfaces[interface].reference
+        return self.settings.interfaces[interface].paper_model
 
     def unlike_paper(self) -> list[str]:
         """What keeps this run from being set against the paper's figures: its `size`, its `budget`; [] if nothing."""
@@ -298,9 +299,9 @@ def read(settings: Config, root: Path | str, *, with_curves: bool = True) -> Res
     """
     models = {model for _, _, _, model in published()}
     for name, interface in settings.interfaces.items():
-        if interface.reference is not None and interface.reference not in models:
+        if interface.paper_model is not None and interface.paper_model not in models:
             raise UserError(
-                f"interfaces.{name}.reference: no results of {interface.reference!r} are known; "
+                f"interfaces.{name}.paper_model: no results of {interface.paper_model!r} are known; "
                 f"known: {', '.join(sorted(models))}"
             )
     root = Path(root)

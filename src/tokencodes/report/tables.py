@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tokencodes.config import Config, Task
-from tokencodes.evaluate.references import letters_note
+from tokencodes.config import Config
+from tokencodes.evaluate.catalogue import letters_note
+from tokencodes.evaluate.spec import Task
 from tokencodes.files import write_text
 from tokencodes.report import differences, findings, render
 from tokencodes.report.render import GAP, Table

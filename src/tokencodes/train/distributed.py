@@ -16,8 +16,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from tokencodes import config
 from tokencodes.errors import UserError
+from tokencodes.train.spec import Train
 
 PATIENCE = timedelta(hours=1)  # ranks wait while the main one hashes the whole store, or writes a checkpoint
 
@@ -100,7 +100,7 @@ def choose_device(name: str, local_rank: int) -> torch.device:
 
 
 @contextlib.contextmanager
-def job(train: config.Train):
+def job(train: Train):
     """Join the job; yields Ranks. Asserts the number of processes before any GPU is taken.
 
     What is made of the ranks (modules that `wrap` returned) must not outlive the functions that are called within.

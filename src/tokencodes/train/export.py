@@ -26,6 +26,7 @@ from tokencodes.files import (
 from tokencodes.model import hf, standalone
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import checkpoint
+from tokencodes.train.spec import Run
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 # A folder is a model directory of ours, which may be replaced, if it has one of the first and nothing but the second.
@@ -40,7 +41,7 @@ TEXTS = ("checkpoint", "model_sha256", "store_sha256", "tokenizer_sha256")
 NUMBERS = ("step", "tokens", "val_loss", "unigram_entropy")
 
 
-def trained(run_dir: Path) -> tuple[config.Run, Transformer, dict[str, Any]]:
+def trained(run_dir: Path) -> tuple[Run, Transformer, dict[str, Any]]:
     """The run, its final weights (float32, CPU) and its final.json.
 
     Raises UserError if the run is not finished, or if the checkpoint is not the one that final.json names.
@@ -88,7 +89,7 @@ def end_of_text(tokenizer: Path) -> int:
     return end
 
 
-def card(run: config.Run, final: dict[str, Any]) -> str:
+def card(run: Run, final: dict[str, Any]) -> str:
     """README.md of the model directory."""
     train, model = run.train, run.model
     return f"""---

@@ -20,12 +20,14 @@ from torch import Tensor, nn
 
 from tokencodes import __version__, codeversion, config
 from tokencodes.data.sampler import Sampler
+from tokencodes.data.spec import data_digest
 from tokencodes.data.store import Store, verify
 from tokencodes.errors import StoppedEarly, UserError, one_line
 from tokencodes.files import digest, lock, read_json, sha256_file, write_json, write_text
 from tokencodes.model import accounting, transformer
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.train import checkpoint, distributed, energy, metrics, optim
+from tokencodes.train.spec import Run
 
 SAVE_MARGIN = 1.5  # a time budget leaves room for one step and one save that take this many times the longest so far
 
@@ -95,7 +97,7 @@ def run_lock(out: Path) -> Iterator[None]:
 class Trainer:
     """One run on one rank."""
 
-    def __init__(self, run: config.Run, store: Store, out: Path, ranks: distributed.Ranks, stop: Stop):
+    def __init__(self, run: Run, store: Store, out: Path, ranks: distributed.Ranks, stop: Stop):
         self.run, self.store, self.out, self.ranks, self.stop = run, store, out, ranks, stop
         train, context = run.train, run.model.context_length
         self.label = f"{run.interface_name}-s{run.seed}"
@@ -404,9 +406,9 @@ def hardware(ranks: distributed.Ranks) -> dict[str, Any]:
     }
 
 
-def check_store(run: config.Run, store: Store) -> None:
+def check_store(run: Run, store: Store) -> None:
     """Raises UserError if the store was prepared from another data section than the run names."""
-    expected = config.data_digest(run.data, run.model.vocab_size)
+    expected = data_digest(run.data, run.model.vocab_size)
     if store.manifest["data_sha256"] != expected:
         raise UserError(
             "the store was prepared with another `data` section or vocab_size than this run's; prepare it again or "
@@ -414,7 +416,7 @@ def check_store(run: config.Run, store: Store) -> None:
         )
 
 
-def already_done(run: config.Run, out: Path) -> bool:
+def already_done(run: Run, out: Path) -> bool:
     """Whether final.json stands there. Raises UserError if it is another run's, or if its checkpoint is damaged."""
     path = out / "final.json"
     if not path.exists():
@@ -431,7 +433,7 @@ def already_done(run: config.Run, out: Path) -> bool:
     return True
 
 
-def train(run: config.Run, store_dir: Path, out: Path, *, time_budget_min: float | None = None) -> None:
+def train(run: Run, store_dir: Path, out: Path, *, time_budget_min: float | None = None) -> None:
     """Train `run` on the store into `out`: metrics.jsonl, timing.jsonl, checkpoints/, and last final.json.
 
     Raises StoppedEarly (exit 75) after saving on SIGTERM, SIGUSR1, SIGINT or near the end of the time budget (minutes;
@@ -447,7 +449,7 @@ def train(run: config.Run, store_dir: Path, out: Path, *, time_budget_min: float
             train_with(ranks, run, store_dir, out, stop)
 
 
-def train_with(ranks: distributed.Ranks, run: config.Run, store_dir: Path, out: Path, stop: Stop) -> None:
+def train_with(ranks: distributed.Ranks, run: Run, store_dir: Path, out: Path, stop: Stop) -> None:
     """The part of `train` that holds the model, which is gone when the ranks part."""
     if run.train.tensorboard and ranks.main:
         metrics.summary_writer()  # or what is missing shows after the store has been read

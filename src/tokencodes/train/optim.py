@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from tokencodes import config
 from tokencodes.train.distributed import like
+from tokencodes.train.spec import Train
 
 
-def learning_rate(step: int, train: config.Train) -> float:
+def learning_rate(step: int, train: Train) -> float:
     """The rate of update number `step`, counted from 1 to max_steps.
 
     Warm-up is linear, peak * step / warmup, and ends at the peak; the cosine then falls to min_lr, which the last
@@ -26,7 +26,7 @@ def decays(parameter: Tensor) -> bool:
     return parameter.dim() >= 2
 
 
-def build(model: nn.Module, train: config.Train) -> torch.optim.AdamW:
+def build(model: nn.Module, train: Train) -> torch.optim.AdamW:
     """AdamW over all parameters (a fixed interface has none), in two groups by `decays`."""
     parameters = list(model.parameters())
     groups = [

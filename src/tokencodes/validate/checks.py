@@ -26,11 +26,14 @@ from tokencodes.data.sampler import Sampler
 from tokencodes.data.store import Store
 from tokencodes.errors import UserError
 from tokencodes.files import read_json, sha256_file, write_json
-from tokencodes.interfaces import codebook, gf2, interface, lift
+from tokencodes.interfaces import codebook, gf2, lift, module
+from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface
+from tokencodes.interfaces.vocabulary import bits_needed
 from tokencodes.model import accounting, hf
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import export
+from tokencodes.train.spec import Run
 
 N_WINDOWS = 2  # held-out windows on which logits and losses are compared
 N_PROMPT, N_GENERATED = 8, 16  # tokens of the greedy continuation
@@ -74,7 +77,7 @@ class Subject:
     model_dir: Path
     run_dir: Path | None  # None: an imported checkpoint, which has no run
     store_dir: Path
-    run: config.Run
+    run: Run
     final: dict[str, Any]
     _fresh: dict[str, Any] = field(default_factory=dict)
 
@@ -163,7 +166,7 @@ def parameters(subject: Subject) -> str:
         names = {name for name, _ in Transformer(run.interface, run.model).named_parameters()}
     found = sum(tensor.numel() for name, tensor in subject.stored.items() if name in names)
     parts = accounting.closed_form(run.model)
-    if isinstance(run.interface, config.TableInterface):
+    if isinstance(run.interface, TableInterface):
         parts["input"] = run.model.vocab_size * run.model.d_model
     elif run.interface.codebook.kind == "learned":
         parts["input"] = run.model.vocab_size * run.interface.codebook.width
@@ -189,9 +192,9 @@ def tensors(subject: Subject) -> str:
 # ------------------------------------------------------------- the interface
 
 
-def independent_code(spec: config.CodeInterface, vocab_size: int) -> np.ndarray:
+def independent_code(spec: CodeInterface, vocab_size: int) -> np.ndarray:
     """A binary code book by another way than the package's: text of the number, and parities of masked integers."""
-    book, n_bits = spec.codebook, config.bits_needed(vocab_size)
+    book, n_bits = spec.codebook, bits_needed(vocab_size)
     width = codebook.width(book, vocab_size)
     order = range(vocab_size)
     if spec.permutation_seed is not None:
@@ -238,7 +241,7 @@ def gf2_map(subject: Subject) -> str:
     book, codes = subject.run.interface.codebook, subject.codes.numpy().astype(np.int64)
     vocab_size, width = codes.shape
     require(subject.run.interface.permutation_seed is None, "A cannot be read off a permuted code book")
-    n_bits = config.bits_needed(vocab_size)
+    n_bits = bits_needed(vocab_size)
     bias = codes[0]  # c(0) = 0, so its code is b
     known = [
         int("".join(str(bit) for bit in (codes[1 << j] ^ bias)[::-1]), 2) for j in range(n_bits) if 1 << j < vocab_size
@@ -257,8 +260,8 @@ def gf2_map(subject: Subject) -> str:
 
 def lift_deterministic(subject: Subject) -> str:
     spec, model = subject.run.interface, subject.run.model
-    module, again = (interface.build(spec, model.vocab_size, model.d_model, model.init_std) for _ in range(2))
-    for each in (module, again):
+    first, again = (module.build(spec, model.vocab_size, model.d_model, model.init_std) for _ in range(2))
+    for each in (first, again):
         each.load_state_dict(
             {
                 name.removeprefix("decoder.input."): t
@@ -271,15 +274,15 @@ def lift_deterministic(subject: Subject) -> str:
     with torch.no_grad():
         for start in range(0, model.vocab_size, LIFT_CHUNK):
             ids = torch.arange(start, min(start + LIFT_CHUNK, model.vocab_size))
-            x, y = module(ids), again(ids)
+            x, y = first(ids), again(ids)
             require(torch.equal(x, y), f"two lifts of ids {start}.. differ")
             defined = (
-                lift.lift(codes[start : start + LIFT_CHUNK], spec.lift, model.d_model, spec.lift_seed) * module.scale
+                lift.lift(codes[start : start + LIFT_CHUNK], spec.lift, model.d_model, spec.lift_seed) * first.scale
             )
             worst = max(worst, float(np.abs(x.numpy() - defined.astype(np.float32)).max()))
     bound = 0.0 if spec.lift != "orthogonal" and spec.codebook.kind != "learned" else LOSS_TOLERANCE
     require(worst <= bound, f"the lift is off its definition by up to {worst:.2e}")
-    return f"{spec.lift}, scale {module.scale:.6g}: the inputs of all {model.vocab_size} tokens are as defined"
+    return f"{spec.lift}, scale {first.scale:.6g}: the inputs of all {model.vocab_size} tokens are as defined"
 
 
 # -------------------------------------------------------------- the behaviour
@@ -356,10 +359,10 @@ CODE_CHECKS: tuple[tuple[str, Callable[[Subject], str]], ...] = (
 OF_A_RUN = ("tensors", "logits_equal")  # held against a run's checkpoint; an import compares both itself
 
 
-def applicable(interface_: config.Interface, *, imported: bool = False) -> list[tuple[str, Callable[[Subject], str]]]:
+def applicable(interface_: Interface, *, imported: bool = False) -> list[tuple[str, Callable[[Subject], str]]]:
     """The checks that a model of an interface must pass, in order."""
     checks = list(CHECKS)
-    if isinstance(interface_, config.CodeInterface):
+    if isinstance(interface_, CodeInterface):
         fixed = interface_.codebook.kind != "learned"
         checks[4:4] = [pair for pair in CODE_CHECKS if fixed or pair[0] != "code_book"]
         if interface_.codebook.kind == "gf2" and interface_.permutation_seed is None:
@@ -367,7 +370,7 @@ def applicable(interface_: config.Interface, *, imported: bool = False) -> list[
     return [pair for pair in checks if not (imported and pair[0] in OF_A_RUN)]
 
 
-def _imported(model_dir: Path, settings: config.Config) -> config.Run:
+def _imported(model_dir: Path, settings: config.Config) -> Run:
     """What an imported model should be: the config's shape, and the interface that its tokencodes.json names."""
     name = read_json(model_dir / "tokencodes.json").get("interface")
     if name is None:

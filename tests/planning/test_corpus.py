@@ -7,9 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokencodes import cli, config
-from tokencodes.data import estimate, hub
+from tokencodes.data import hub
+from tokencodes.data.spec import Expected
 from tokencodes.files import read_json, write_json
-from tokencodes.plan import make
+from tokencodes.planning import corpus
+from tokencodes.planning.plan import make
+from tokencodes.spec import parse
 
 TOKENS = 100_270_080_000  # of the paper, a model
 
@@ -18,11 +21,11 @@ TOKENS = 100_270_080_000  # of the paper, a model
 def paper(root, tmp_path) -> config.Config:
     """config/paper.yaml with its results elsewhere."""
     value = config.load(root / "config/paper.yaml").model_dump(mode="json")
-    return config.parse(config.Config, value | {"results": str(tmp_path)}, "paper")
+    return parse(config.Config, value | {"results": str(tmp_path)}, "paper")
 
 
 def with_expected(settings, **expected):
-    data = settings.data.model_copy(update={"expected": config.Expected(**expected)})
+    data = settings.data.model_copy(update={"expected": Expected(**expected)})
     return settings.model_copy(update={"data": data})
 
 
@@ -45,7 +48,7 @@ def test_the_paper_before_anything_is_there(paper):
     assert 2 * 220e9 < value < 2 * 220e9 + 100 * 190_168_005 and bound == "at most"
     assert found["kept_tokens"] == found["train_documents"] == (None, "", "")
     assert found["raw_bytes"][1] == found["mb_per_cpu_second"][1] == "assumed"
-    hours = found["text_bytes"][0] / 1e6 / estimate.MB_PER_CPU_SECOND / 3600
+    hours = found["text_bytes"][0] / 1e6 / corpus.MB_PER_CPU_SECOND / 3600
     assert found["cpu_hours"][0] == pytest.approx(hours)
     assert {n: h * int(n) for n, h in plan["wall_hours"].items()} == pytest.approx(
         dict.fromkeys(plan["wall_hours"], hours)
@@ -53,20 +56,20 @@ def test_the_paper_before_anything_is_there(paper):
 
 
 def test_what_is_not_known_is_said(paper, capsys):
-    text = "\n".join(estimate.lines(estimate.estimate(paper, TOKENS), paper))
+    text = "\n".join(corpus.lines(corpus.estimate(paper, TOKENS), paper))
     assert "epochs            at least 0.46 (over all documents); over documents of 2,049+ tokens: known when" in text
     assert max(map(len, text.splitlines())) <= 120
     assert "known when prepared" in text and "  [stated]" in text and "  [assumed]" in text
     nothing = with_expected(paper)
-    plan = estimate.estimate(nothing, TOKENS)
-    assert {value for value, _, _ in figures(plan).values()} == {None, estimate.MB_PER_CPU_SECOND}
+    plan = corpus.estimate(nothing, TOKENS)
+    assert {value for value, _, _ in figures(plan).values()} == {None, corpus.MB_PER_CPU_SECOND}
     assert plan["wall_hours"] == {}
-    text = "\n".join(estimate.lines(plan, nothing))
+    text = "\n".join(corpus.lines(plan, nothing))
     assert "raw shards        known when listed" in text and "epochs            known when prepared" in text
 
 
 def test_a_stated_share_gives_epochs(paper):
-    plan = figures(estimate.estimate(with_expected(paper, tokens=200_000_000_000, kept_share=0.25), TOKENS))
+    plan = figures(corpus.estimate(with_expected(paper, tokens=200_000_000_000, kept_share=0.25), TOKENS))
     assert plan["kept_tokens"][0] == 50_000_000_000
     assert plan["epochs"][0] == pytest.approx(TOKENS / (50e9 * 0.999)) and plan["epochs"][2] == "about"
     assert plan["draws_a_document"] == (None, "", ""), "how many documents these are nobody said"
@@ -75,8 +78,8 @@ def test_a_stated_share_gives_epochs(paper):
 
 def test_a_vocabulary_above_16_bits_takes_four_bytes(paper):
     model = paper.model.model_copy(update={"vocab_size": 2**16 + 1})
-    wide = figures(estimate.estimate(paper.model_copy(update={"model": model}), TOKENS))
-    assert wide["store_bytes"][0] - figures(estimate.estimate(paper, TOKENS))["store_bytes"][0] == 2 * 220e9
+    wide = figures(corpus.estimate(paper.model_copy(update={"model": model}), TOKENS))
+    assert wide["store_bytes"][0] - figures(corpus.estimate(paper, TOKENS))["store_bytes"][0] == 2 * 220e9
 
 
 def test_sizes_that_the_hub_stated_come_before_what_is_assumed(paper, tmp_path):
@@ -89,11 +92,11 @@ def test_sizes_that_the_hub_stated_come_before_what_is_assumed(paper, tmp_path):
     asked = {key: getattr(source, key) for key in ("repo", "revision", "pattern", "n_shards")}
     path = tmp_path / "paper/data" / hub.listing_name(source)
     write_json(path, {**asked, "commit": "b" * 40, "files": entries})
-    plan = figures(estimate.estimate(paper, TOKENS))
+    plan = figures(corpus.estimate(paper, TOKENS))
     assert plan["raw_bytes"] == (sum(2_000_000_000 + i for i in range(234)), "listing", "")
     assert plan["raw_at_a_time_bytes"] == (2_000_000_233, "listing", "")
     kept = paper.data.model_copy(update={"source": source.model_copy(update={"keep_raw": True})})
-    plan = figures(estimate.estimate(paper.model_copy(update={"data": kept}), TOKENS))
+    plan = figures(corpus.estimate(paper.model_copy(update={"data": kept}), TOKENS))
     assert plan["raw_at_a_time_bytes"] == plan["raw_bytes"]
 
 
@@ -105,7 +108,7 @@ def local(tiny, tmp_path):
 
 def test_local_files_are_asked_for_their_footers(local, tiny):
     settings, _ = local
-    plan = figures(estimate.estimate(settings, 768))
+    plan = figures(corpus.estimate(settings, 768))
     paths = sorted((tiny.folder / "corpus").glob("*.parquet"))
     texts = [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
     assert plan["documents"] == (240, "footers", "") == (len(texts), "footers", "")
@@ -127,7 +130,7 @@ def test_what_was_measured_comes_first(local, tiny):
     settings, store = local
     shutil.copytree(tiny.store, store)
     manifest = read_json(tiny.store / "manifest.json")
-    plan = figures(estimate.estimate(with_expected(settings, documents=5, tokens=6, kept_share=0.5), 768))
+    plan = figures(corpus.estimate(with_expected(settings, documents=5, tokens=6, kept_share=0.5), 768))
     assert plan["documents"] == (240, "measured", "")
     assert plan["kept_tokens"] == (manifest["tokens"], "measured", "")
     assert plan["epochs"] == (768 / manifest["train"]["tokens"], "measured", "")
@@ -143,7 +146,7 @@ def test_what_was_measured_comes_first(local, tiny):
 def test_one_of_two_shards_stands_for_both(local, tiny):
     settings, store = local
     shutil.copytree(tiny.store / "part-1", store / "part-1")
-    plan = figures(estimate.estimate(settings, 768))
+    plan = figures(corpus.estimate(settings, 768))
     manifest = read_json(tiny.store / "part-1/manifest.json")
     assert plan["kept_tokens"] == (2 * manifest["tokens"], "measured in 1 of 2 shards", "about")
     assert plan["epochs"][0] == 768 / (2 * manifest["train"]["tokens"])
@@ -155,10 +158,10 @@ def test_shards_of_another_config_or_without_a_record_of_their_time(local, tiny)
     shutil.copytree(tiny.store, store)
     for path in store.glob("*/timing.json"):
         path.unlink()
-    plan = figures(estimate.estimate(settings, 768))
+    plan = figures(corpus.estimate(settings, 768))
     assert plan["kept_tokens"][1] == "measured" and plan["mb_per_cpu_second"][1] == "assumed"
     changed = settings.data.model_copy(update={"min_tokens": 18})
-    assert figures(estimate.estimate(settings.model_copy(update={"data": changed}), 768))["kept_tokens"][0] is None
+    assert figures(corpus.estimate(settings.model_copy(update={"data": changed}), 768))["kept_tokens"][0] is None
 
 
 @pytest.mark.parametrize(

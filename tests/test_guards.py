@@ -11,23 +11,23 @@ import time
 
 import pytest
 
-from tokencodes import codeversion, files, workflow
+from tokencodes import codeversion, files, guards
 from tokencodes.errors import UserError
 
-TODAY = codeversion.digest(workflow.TRAINING)
+TODAY = codeversion.digest(guards.TRAINING)
 
 
 def test_results_belong_to_one_process_until_it_ends_in_whatever_way(tmp_path):
-    code = "import pathlib, sys, time; from tokencodes import workflow; held = workflow.hold(pathlib.Path(sys.argv[1]))"
+    code = "import pathlib, sys, time; from tokencodes import guards; held = guards.hold(pathlib.Path(sys.argv[1]))"
     code += "; print('held', flush=True); time.sleep(60)"
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "held\n"
     with pytest.raises(UserError, match=r"x: another snakemake is at work here"):
-        workflow.hold(tmp_path / "x")
-    workflow.hold(tmp_path / "y").close()
+        guards.hold(tmp_path / "x")
+    guards.hold(tmp_path / "y").close()
     other.kill()
     other.wait()
-    workflow.hold(tmp_path / "x").close()
+    guards.hold(tmp_path / "x").close()
 
 
 def test_an_orphan_is_waited_for(tmp_path, capsys):
@@ -44,7 +44,7 @@ def test_an_orphan_is_waited_for(tmp_path, capsys):
         lock.close()
 
     threading.Thread(target=release).start()
-    workflow.wait_for_orphans([tmp_path / "never", tmp_path / "idle", tmp_path / "busy"])
+    guards.wait_for_orphans([tmp_path / "never", tmp_path / "idle", tmp_path / "busy"])
     assert released and time.monotonic() >= released[0]
     assert capsys.readouterr().err == (
         f"tokencodes: {tmp_path}/busy is still being trained by a job of before; waiting for it\n"
@@ -70,12 +70,12 @@ def finished(folder, text):
 )
 def test_the_code_that_decides_whether_to_train_again(tmp_path, text, restart, keep):
     run = finished(tmp_path / "run", text)
-    assert workflow.training_code(run, "restart") == restart
-    assert workflow.training_code(run, "refuse") == workflow.training_code(run, "continue") == keep
+    assert guards.training_code(run, "restart") == restart
+    assert guards.training_code(run, "refuse") == guards.training_code(run, "continue") == keep
 
 
 def test_a_run_that_is_not_there_is_trained_by_todays_code(tmp_path):
-    assert workflow.training_code(tmp_path / "none", "refuse") == TODAY
+    assert guards.training_code(tmp_path / "none", "refuse") == TODAY
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_word_before_retraining(tmp_path, capsys, choice, said):
         finished(tmp_path / "same", json.dumps({"code": TODAY})),
         tmp_path / "none",
     ]
-    workflow.warn_of_other_code(runs, choice)
+    guards.warn_of_other_code(runs, choice)
     output = capsys.readouterr().err
     assert said in output
     assert ("warning: the training code has changed since old was trained" in output) is bool(said)
@@ -120,7 +120,7 @@ STOPPED = "tokencodes: train gf2-s0: stopped at step 9 (time budget); start agai
 )
 def test_how_a_stage_ended_by_its_log(tmp_path, lines, ending):
     (tmp_path / "x.log").write_text("\n".join(lines))
-    assert workflow.ending(tmp_path / "x.log") == ending
+    assert guards.ending(tmp_path / "x.log") == ending
 
 
 ERROR = ["tokencodes: error: x", "=== exit code 2 after 1 s"]
@@ -156,22 +156,22 @@ def logs(tmp_path):
 def test_only_an_interrupted_job_is_repeated(logs, tmp_path):
     done, failed = logs(attempt("=== exit code 0 after 1 s")), logs(attempt(*ERROR))
     killed, absent = logs(attempt()), tmp_path / "none"
-    assert workflow.again([killed], 1, 5, tmp_path)
-    assert not workflow.again([failed], 1, 5, tmp_path)
-    assert workflow.again([done, killed, absent], 1, 5, tmp_path)  # a group
-    assert not workflow.again([done, failed, killed], 1, 5, tmp_path)
-    assert not workflow.again([killed], 1, 0, tmp_path) and not workflow.again([absent], 1, 0, tmp_path)
+    assert guards.again([killed], 1, 5, tmp_path)
+    assert not guards.again([failed], 1, 5, tmp_path)
+    assert guards.again([done, killed, absent], 1, 5, tmp_path)  # a group
+    assert not guards.again([done, failed, killed], 1, 5, tmp_path)
+    assert not guards.again([killed], 1, 0, tmp_path) and not guards.again([absent], 1, 0, tmp_path)
     old = logs(attempt(*ERROR, after=-50), mtime=WHEN - 40)  # of a call before
     empty = logs()  # opened, and killed before its first line
     for never_began in (old, absent, empty):
-        assert [workflow.again([never_began], n, 5, tmp_path) for n in (1, 3, 4)] == [True, True, False]
+        assert [guards.again([never_began], n, 5, tmp_path) for n in (1, 3, 4)] == [True, True, False]
 
 
 def test_a_training_that_gets_further_is_repeated_for_ever(logs, tmp_path):
     steps = ["from the start", *(f"again after step {step}" for step in range(1, 300))]
     log = logs(*(training(step, *CUT_OFF) for step in steps))
-    assert workflow.again([log], len(steps), 5, tmp_path)
-    assert workflow.again([log], len(steps), 1, tmp_path)
+    assert guards.again([log], len(steps), 5, tmp_path)
+    assert guards.again([log], len(steps), 1, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -191,16 +191,16 @@ def test_what_gets_no_further_is_not_repeated_for_ever(logs, tmp_path, starts, i
     resolved = attempt("=== exit code 0 after 1 s")
     each = (training(start, *CUT_OFF) if start else attempt(*CUT_OFF) for start in starts)
     log = logs(before, *(line for one in each for line in (resolved, one)))
-    assert workflow.in_vain(workflow.interruptions(log, WHEN)) == in_vain
+    assert guards.in_vain(guards.interruptions(log, WHEN)) == in_vain
     for allowed in range(1, 6):
-        assert workflow.again([log], len(starts), allowed, tmp_path) is (in_vain <= allowed)
+        assert guards.again([log], len(starts), allowed, tmp_path) is (in_vain <= allowed)
 
 
 def test_the_end_of_a_call_says_what_got_no_further(logs, tmp_path, capsys):
     cut = logs(*(training("again after step 9", *CUT_OFF) for _ in range(6)))
     failed = logs(training("from the start", *CUT_OFF), training("from the start", *ERROR))
     jobs = [("train", {"interface": "gf2"}, [str(cut)], ["a"]), ("train", {"interface": "x"}, [str(failed)], ["b"])]
-    workflow.say_what_failed(jobs, ["--profile", "slurm"], tmp_path)
+    guards.say_what_failed(jobs, ["--profile", "slurm"], tmp_path)
     said = capsys.readouterr().err.splitlines()
     assert said[0] == (
         "tokencodes: failed: train gf2: interrupted 6 times in a row without getting further; if it was its time "
@@ -218,17 +218,17 @@ def test_jobs_of_a_call_before_are_waited_for_by_name(tmp_path, monkeypatch, cap
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(workflow, "QUEUE_EVERY_S", 0.01)
-    assert not workflow.wait_for_jobs(tmp_path, "first")
+    monkeypatch.setattr(guards, "QUEUE_EVERY_S", 0.01)
+    assert not guards.wait_for_jobs(tmp_path, "first")
     assert not (tmp_path / "asked").exists()
-    assert workflow.wait_for_jobs(tmp_path, "second")
+    assert guards.wait_for_jobs(tmp_path, "second")
     asked = (tmp_path / "asked").read_text().splitlines()
     assert len(asked) == 3 and all(line.endswith("--name=first") for line in asked)
     assert capsys.readouterr().err.count("2 job(s) of a call before; waiting for them; to go on at once") == 1
     assert (tmp_path / ".slurm").read_text() == "second\n"
     program.write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
     with pytest.raises(UserError, match=r"squeue does not answer \(no controller\)"):
-        workflow.wait_for_jobs(tmp_path, "third")
+        guards.wait_for_jobs(tmp_path, "third")
     assert (tmp_path / ".slurm").read_text() == "second\n"
 
 

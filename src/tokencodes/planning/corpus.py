@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from tokencodes import config
 from tokencodes.data import hub, source, store
+from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import read_json
 
@@ -135,7 +136,7 @@ def _store(settings: config.Config, known: dict[str, Figure]) -> Figure:
 def _measured(settings: config.Config, shards: list[str]) -> dict[str, Any]:
     """Sums over the shards that this config has prepared; scaled to all shards if some are missing."""
     folder = Path(settings.results).expanduser() / settings.name / "data" / "store"
-    expected = config.data_digest(settings.data, settings.model.vocab_size)
+    expected = data_digest(settings.data, settings.model.vocab_size)
     manifests, timings = [], []
     for shard in shards:
         if not (folder / shard / store.MANIFEST).is_file():

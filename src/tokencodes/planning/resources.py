@@ -7,7 +7,9 @@ it must not import torch.
 import math
 
 from tokencodes import config
-from tokencodes.data.estimate import BYTES_PER_TOKEN, MB_PER_CPU_SECOND, RAW_SHARE
+from tokencodes.model.spec import Model
+from tokencodes.planning.corpus import BYTES_PER_TOKEN, MB_PER_CPU_SECOND, RAW_SHARE
+from tokencodes.planning.spec import StageResources
 
 FLOAT32 = 4
 CHECKPOINT_COPIES = 3  # weights and AdamW's two moments, gathered on the host to be written
@@ -28,14 +30,14 @@ SCORING_MIN = 480  # no figure of the config tells the length of the benchmarks
 UNKNOWN_TRAINING_MIN = 1440
 
 
-def parameters(model: config.Model) -> int:
+def parameters(model: Model) -> int:
     """Trainable parameters of the largest interface, a learned table: embeddings, blocks, norms, head."""
     d = model.d_model
     block = 4 * d * d + 3 * d * model.d_ff + 2 * d
     return 2 * model.vocab_size * d + model.n_layers * block + d
 
 
-def asked(settings: config.Config) -> config.StageResources:
+def asked(settings: config.Config) -> StageResources:
     """The config's `resources` with every null filled in."""
     weights = parameters(settings.model) * FLOAT32
     text = _text_bytes_a_shard(settings)
@@ -61,7 +63,7 @@ def asked(settings: config.Config) -> config.StageResources:
     for stage, given in settings.resources:
         derived = {"mem_mb": mem_mb[stage], "runtime_min": runtime_min[stage]}
         filled[stage] = given.model_copy(update={key: n for key, n in derived.items() if getattr(given, key) is None})
-    return config.StageResources(**filled)
+    return StageResources(**filled)
 
 
 def _text_bytes_a_shard(settings: config.Config) -> float:

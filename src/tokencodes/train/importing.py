@@ -20,9 +20,12 @@ from transformers import CONFIG_MAPPING
 from tokencodes import config
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import differences, inside, read_json, sha256_file
-from tokencodes.interfaces import interface as interfaces
+from tokencodes.interfaces import module
+from tokencodes.interfaces.spec import Interface
 from tokencodes.model import hf, standalone
+from tokencodes.model.spec import Model
 from tokencodes.model.transformer import Transformer
+from tokencodes.spec import Strict, parse
 from tokencodes.train import export
 
 LLAMA = Path(__file__).with_name("import_llama.yaml")
@@ -57,7 +60,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 N_PROBE = 16  # token ids on which the written model is run
 
 
-class KeyMap(config.Strict):
+class KeyMap(Strict):
     """Which tensors of a checkpoint become which of ours."""
 
     tensors: dict[
@@ -149,7 +152,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def joined(name: str, parts: list[Tensor], keys: KeyMap, model: config.Model) -> Tensor:
+def joined(name: str, parts: list[Tensor], keys: KeyMap, model: Model) -> Tensor:
     """One of our tensors, float32 (the code book keeps its type), from those that it is made of.
 
     Raises RuntimeError if their shapes do not go together.
@@ -220,7 +223,7 @@ def rotations(stated: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return found, problems
 
 
-def stated_elsewhere(path: Path, stated: dict[str, Any], keys: KeyMap, model: config.Model) -> list[str]:
+def stated_elsewhere(path: Path, stated: dict[str, Any], keys: KeyMap, model: Model) -> list[str]:
     """What a config.json beside the weights says otherwise than our config, of things that no shape shows."""
     if not stated:
         return []
@@ -276,14 +279,14 @@ def ties(stated: dict[str, Any], keys: KeyMap, state: dict[str, Tensor]) -> list
 
 
 def assemble(
-    stored: dict[str, Tensor], keys: KeyMap, interface: config.Interface, model: config.Model
+    stored: dict[str, Tensor], keys: KeyMap, interface: Interface, model: Model
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Our state dict from theirs, and what does not match, one line each."""
     with torch.device("meta"):
         expected = Transformer(interface, model).state_dict()
     wanted = expanded(keys, model.n_layers)
     problems, state, used = [], {}, set()
-    fixed = dict(interfaces.build(interface, model.vocab_size, model.d_model, model.init_std).named_buffers())
+    fixed = dict(module.build(interface, model.vocab_size, model.d_model, model.init_std).named_buffers())
     fixed = {f"decoder.input.{name}": tensor for name, tensor in fixed.items()}
     if unknown := [name for name in wanted if name not in expected and name not in INPUTS]:
         problems.append(f"the key map names what is no tensor of ours: {listed(unknown)}")
@@ -346,7 +349,7 @@ def note(line: str) -> None:
 # -------------------------------------------------------------------- writing
 
 
-def card(name: str, model: config.Model, files: list[Path]) -> str:
+def card(name: str, model: Model, files: list[Path]) -> str:
     """README.md of the model directory."""
     rows = "".join(f"| {path.name} | sha256 {sha256_file(path)} |\n" for path in files)
     return f"""---
@@ -378,7 +381,7 @@ def import_checkpoint(
     export.place(out, weights, tokenizer)
     end = export.end_of_text(tokenizer) if tokenizer else None
     where = key_map or LLAMA
-    keys = config.parse(KeyMap, config.read_yaml(where), str(where))
+    keys = parse(KeyMap, config.read_yaml(where), str(where))
     files = weight_files(weights, keys)
     path, stated = stated_beside(weights)
     problems = stated_elsewhere(path, stated, keys, model)

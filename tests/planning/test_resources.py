@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
-from tokencodes import config, plan, resources
+from tokencodes import config
 from tokencodes.model import accounting
+from tokencodes.planning import plan, resources
+from tokencodes.planning.spec import StageResources
 
 MIB = 2**20
 
@@ -36,13 +38,13 @@ def test_a_training_job_has_room_for_its_ranks_and_a_checkpoint(paper):
 
 def test_what_is_stated_stands(tiny):
     stated = {"cpus": 3, "mem_mb": 5, "runtime_min": 7, "gpus": 1}
-    stages = {stage: stated for stage in config.StageResources.model_fields}
+    stages = {stage: stated for stage in StageResources.model_fields}
     assert resources.asked(tiny.config(resources=stages)).model_dump() == stages
 
 
 def test_nothing_is_left_open_and_a_larger_model_or_shard_never_asks_for_less(paper, tiny):
     small, large = (resources.asked(settings) for settings in (tiny.config(), paper))
-    for stage in config.StageResources.model_fields:
+    for stage in StageResources.model_fields:
         assert getattr(small, stage).mem_mb <= getattr(large, stage).mem_mb
         assert getattr(small, stage).runtime_min >= resources.LEAST_MIN
     fewer = paper.data.source.model_copy(update={"n_shards": 10})
@@ -77,5 +79,5 @@ def test_the_plan_says_what_training_costs_in_all(paper):
 
 
 def test_every_snakemake_of_a_run_reads_it_without_torch():
-    code = "import sys; from tokencodes import resources; sys.exit('torch' in sys.modules)"
+    code = "import sys; from tokencodes.planning import resources; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

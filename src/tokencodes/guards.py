@@ -14,9 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
-from tokencodes import codeversion, config
+from tokencodes import codeversion
 from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, UserError
 from tokencodes.files import differences, digest, lock, read_json, write_text
+from tokencodes.train.spec import Run
 
 TRAINING = "tokencodes.train.loop"
 QUEUE_EVERY_S = 15  # between looks at Slurm's queue
@@ -208,7 +209,7 @@ def training_code(run_dir: Path, on_code_change: str) -> str:
     return today if on_code_change == "restart" else trained_by(run_dir) or today
 
 
-def refuse_other_configs(runs: Iterable[tuple[Path, config.Run]]) -> None:
+def refuse_other_configs(runs: Iterable[tuple[Path, Run]]) -> None:
     """Before any job, since Snakemake deletes the outputs of a job that it starts: no run of another config is touched.
 
     Raises UserError, one line a run folder whose final.json, or else newest whole checkpoint, has another identity.

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tokencodes import config
 from tokencodes.interfaces import codebook, lift
+from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface
 
 NORM_CHUNK = 4096  # rows of lifted codes that exist at one time while their norm is measured
 
@@ -23,7 +23,7 @@ class CodeInput(nn.Module):
     learned code book the parameter `codebook` float32 (V, K) instead.
     """
 
-    def __init__(self, spec: config.CodeInterface, vocab_size: int, d_model: int, init_std: float):
+    def __init__(self, spec: CodeInterface, vocab_size: int, d_model: int, init_std: float):
         super().__init__()
         self.kind, self.scale = spec.lift, scale(spec, vocab_size, d_model, init_std)
         codes = codebook.build(spec, vocab_size)
@@ -56,7 +56,7 @@ class CodeInput(nn.Module):
         return x if self.scale == 1 else x * self.scale
 
 
-def scale(spec: config.CodeInterface, vocab_size: int, d_model: int, init_std: float) -> float:
+def scale(spec: CodeInterface, vocab_size: int, d_model: int, init_std: float) -> float:
     """The one factor on all inputs: 1 for `unit`; for `matched`, what gives the inputs the root mean square norm of
     freshly initialised learned rows, init_std * sqrt(d) (ours; in the paper the norms of 0/1 inputs and learned
     rows differ).
@@ -74,8 +74,8 @@ def scale(spec: config.CodeInterface, vocab_size: int, d_model: int, init_std: f
     return init_std * math.sqrt(d_model) / math.sqrt(square / vocab_size)
 
 
-def build(spec: config.Interface, vocab_size: int, d_model: int, init_std: float) -> nn.Module:
+def build(spec: Interface, vocab_size: int, d_model: int, init_std: float) -> nn.Module:
     """The input module of an interface: `nn.Embedding` for the learned table, `CodeInput` for all others."""
-    if isinstance(spec, config.TableInterface):
+    if isinstance(spec, TableInterface):
         return nn.Embedding(vocab_size, d_model)
     return CodeInput(spec, vocab_size, d_model, init_std)

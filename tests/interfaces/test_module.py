@@ -8,15 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokencodes import config
 from tokencodes.cli import main
-from tokencodes.interfaces import codebook, gf2, interface, lift
+from tokencodes.interfaces import codebook, gf2, lift, module
+from tokencodes.interfaces.spec import CodeInterface
+from tokencodes.interfaces.vocabulary import bits_needed
 
 INIT_STD = 0.02
 
 
 def code(kind: str, *, lift: str = "tile", scale: str = "unit", permutation_seed: int | None = None, **book):
-    return config.CodeInterface.model_validate(
+    return CodeInterface.model_validate(
         {
             "kind": "code",
             "codebook": {"kind": kind, **book},
@@ -43,12 +44,12 @@ def test_binary_is_the_little_endian_bits_of_every_id(vocab_size, extra):
 
 @given(vocab_size=st.integers(2, 2**40))
 def test_default_width_is_the_ceiling_of_the_binary_logarithm(vocab_size):
-    width = config.bits_needed(vocab_size)
+    width = bits_needed(vocab_size)
     assert 2**width >= vocab_size and (width == 1 or 2 ** (width - 1) < vocab_size)
 
 
 def test_the_papers_width():
-    assert config.bits_needed(49_152) == 16
+    assert bits_needed(49_152) == 16
     assert codebook.build(code("binary"), 49_152).shape == (49_152, 16)
 
 
@@ -60,9 +61,7 @@ def test_the_papers_width():
 )
 @settings(max_examples=80, deadline=None)
 def test_codes_are_injective(kind, vocab_size, seed, permutation_seed):
-    book = {"binary": {}, "gf2": {"seed": seed}, "linear": {"seed": seed, "width": config.bits_needed(vocab_size) + 5}}[
-        kind
-    ]
+    book = {"binary": {}, "gf2": {"seed": seed}, "linear": {"seed": seed, "width": bits_needed(vocab_size) + 5}}[kind]
     codes = codebook.build(code(kind, permutation_seed=permutation_seed, **book), vocab_size)
     assert set(np.unique(codes)) <= {0, 1}
     assert len(np.unique(codes, axis=0)) == vocab_size
@@ -89,12 +88,12 @@ def test_bias_is_used_when_asked():
 @settings(max_examples=60, deadline=None)
 def test_tiling_repeats_the_code_and_cuts_the_last_copy(vocab_size, d_model, kind):
     spec = code(kind)
-    module = interface.build(spec, vocab_size, d_model, INIT_STD)
+    built = module.build(spec, vocab_size, d_model, INIT_STD)
     codes = codebook.build(spec, vocab_size)
     width = codes.shape[1]
     identity = np.eye(width, dtype=np.float32)
     r = np.concatenate([identity] * (d_model // width + 1))[:d_model]  # R = [I; I; ...], the last copy cut
-    assert torch.equal(module(torch.arange(vocab_size)), torch.from_numpy(codes.astype(np.float32) @ r.T))
+    assert torch.equal(built(torch.arange(vocab_size)), torch.from_numpy(codes.astype(np.float32) @ r.T))
 
 
 @given(
@@ -108,16 +107,16 @@ def test_tiling_repeats_the_code_and_cuts_the_last_copy(vocab_size, d_model, kin
 @settings(max_examples=80, deadline=None)
 def test_modules_compute_their_definition(kind, lifted, scale, vocab_size, d_model, shape):
     spec = code(kind, lift=lifted, scale=scale, **({"width": 14} if kind == "linear" else {}))
-    module = interface.build(spec, vocab_size, d_model, INIT_STD)
+    built = module.build(spec, vocab_size, d_model, INIT_STD)
     ids = torch.randint(vocab_size, shape, generator=torch.Generator().manual_seed(0))
-    x = module(ids)
+    x = built(ids)
     assert x.shape == (*shape, d_model) and x.dtype == torch.float32
     codes = codebook.build(spec, vocab_size)
-    expected = lift.lift(codes, lifted, d_model, spec.lift_seed)[ids.numpy()] * module.scale
+    expected = lift.lift(codes, lifted, d_model, spec.lift_seed)[ids.numpy()] * built.scale
     np.testing.assert_allclose(x.numpy(), expected, rtol=1e-6, atol=1e-6)
-    assert not list(module.parameters())
+    assert not list(built.parameters())
     if scale == "matched" and codes.any():
-        norms = np.linalg.norm(lift.lift(codes, lifted, d_model, spec.lift_seed) * module.scale, axis=1)
+        norms = np.linalg.norm(lift.lift(codes, lifted, d_model, spec.lift_seed) * built.scale, axis=1)
         assert np.sqrt((norms**2).mean()) == pytest.approx(INIT_STD * math.sqrt(d_model), rel=1e-4)
 
 
@@ -154,11 +153,11 @@ def test_gaussian_codes_are_standard_normal_and_fixed():
 
 
 def test_a_learned_code_is_a_parameter_under_the_same_lift():
-    module = interface.build(code("learned", width=4), 10, 8, INIT_STD)
-    assert [name for name, _ in module.named_parameters()] == ["codebook"]
+    built = module.build(code("learned", width=4), 10, 8, INIT_STD)
+    assert [name for name, _ in built.named_parameters()] == ["codebook"]
     with torch.no_grad():
-        module.codebook.copy_(torch.arange(40.0).view(10, 4))
-    assert module(torch.tensor([1])).tolist() == [[4, 5, 6, 7, 4, 5, 6, 7]]
+        built.codebook.copy_(torch.arange(40.0).view(10, 4))
+    assert built(torch.tensor([1])).tolist() == [[4, 5, 6, 7, 4, 5, 6, 7]]
 
 
 def test_codes_command_writes_the_code_book(tmp_path, root):

@@ -10,11 +10,14 @@ import json
 import math
 from typing import Any
 
-from tokencodes import config, resources
-from tokencodes.data import estimate, source
+from tokencodes import config
+from tokencodes.data import source
 from tokencodes.errors import UserError
-from tokencodes.evaluate.references import CORPUS_TASK
+from tokencodes.evaluate.catalogue import CORPUS_TASK
 from tokencodes.model import accounting
+from tokencodes.model.spec import Model
+from tokencodes.planning import corpus, resources
+from tokencodes.train.spec import Train
 
 FLOAT32 = 4
 TRAINING_COPIES = 4  # weights, gradients, AdamW's two moments
@@ -29,7 +32,7 @@ GPUS = {
 }
 
 
-def activation_bytes(model: config.Model, train: config.Train) -> int:
+def activation_bytes(model: Model, train: Train) -> int:
     """Bytes of tensors that one micro-batch adds to the state of training, at its peak: in the loss, or in a block's
     backward pass if that is more.
 
@@ -63,7 +66,7 @@ def loss_bytes(vocab_size: int, d_model: int, tokens: int, chunk: int, low: int)
     return FLOAT32 * (logits + head) + copies
 
 
-def state_bytes(counts: dict[str, int], model: config.Model, n_gpus: int, parallel: str) -> int:
+def state_bytes(counts: dict[str, int], model: Model, n_gpus: int, parallel: str) -> int:
     """Bytes of weights, gradients, moments and buffers on one rank; between ranks, ddp adds the buckets in which
     gradients meet, which accumulation keeps beside them."""
     whole = counts["trainable"] * FLOAT32 * TRAINING_COPIES
@@ -116,7 +119,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
         "interfaces": interfaces,
         "disk_for_models_bytes": disk,
         "shards": shards,
-        "data": estimate.estimate(settings, tokens),
+        "data": corpus.estimate(settings, tokens),
         "jobs": {
             "download": len(shards),
             "prepare": len(shards),
@@ -146,7 +149,7 @@ def command(settings: config.Config, *, as_json: bool, mfu: float) -> None:
     print(f"  disk for models   {plan['disk_for_models_bytes'] / GIB:,.1f} GiB (checkpoints kept, exports)")
     print(f"  shards            {len(plan['shards'])}: {plan['shards'][0]} ... {plan['shards'][-1]}")
     print(f"  jobs              {', '.join(f'{count} {stage}' for stage, count in plan['jobs'].items())}")
-    for line in estimate.lines(plan["data"], settings):
+    for line in corpus.lines(plan["data"], settings):
         print(line)
     print(f"  {'a job of':<24}{'CPUs':>16}{'GPUs':>17}{'GiB':>8}{'hours at most':>18}")
     for stage, row in plan["resources"].items():

@@ -15,9 +15,9 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 from peer import llama_of
 from tokencodes import cli, config
 from tokencodes.errors import UserError
-from tokencodes.interfaces import interface as interfaces
+from tokencodes.interfaces import module
 from tokencodes.model import hf
-from tokencodes.train import export, loop, published
+from tokencodes.train import export, importing, loop
 
 IDS = torch.arange(0, 300, 7)[None]
 BOOK = "model.codebook"
@@ -56,7 +56,7 @@ def checkpoint(llama, tmp_path):
 
 def fixed(tiny, kind=torch.uint8):
     """Change a Llama's tensors into those of a fixed-code model: a V x K buffer in place of the table."""
-    book = interfaces.build(tiny.config().interface("gf2"), 300, 32, 0.02).codebook
+    book = module.build(tiny.config().interface("gf2"), 300, 32, 0.02).codebook
 
     def change(tensors):
         del tensors["model.embed_tokens.weight"]
@@ -66,14 +66,14 @@ def fixed(tiny, kind=torch.uint8):
 
 
 def key_map(tmp_path, **changes):
-    value = yaml.safe_load(published.LLAMA.read_text())
+    value = yaml.safe_load(importing.LLAMA.read_text())
     path = tmp_path / "map.yaml"
     path.write_text(yaml.safe_dump({**value, **changes}))
     return path
 
 
 def bring(tiny, folder, out, name="learned", key_map=None, tokenizer=None, **changes):
-    published.import_checkpoint(tiny.config(**changes), name, folder, key_map, tokenizer, out)
+    importing.import_checkpoint(tiny.config(**changes), name, folder, key_map, tokenizer, out)
     return hf.load(out)
 
 
@@ -127,10 +127,10 @@ def test_interleaved_rotations_are_turned_into_ours(tiny, llama, checkpoint, tmp
 @pytest.mark.parametrize("parts", [("qkv",), ("q", "kv"), ("qk", "v")], ids=" ".join)
 def test_interleaved_rotations_are_turned_however_the_parts_are_joined(tiny, llama, tmp_path, parts):
     stored = load_file(llama[1] / "model.safetensors")
-    names = yaml.safe_load(published.LLAMA.read_text())
+    names = yaml.safe_load(importing.LLAMA.read_text())
     spec = tiny.config().interface("learned")
-    expected, problems = published.assemble(
-        stored, published.KeyMap(**{**names, "rope": "interleaved"}), spec, tiny.config().model
+    expected, problems = importing.assemble(
+        stored, importing.KeyMap(**{**names, "rope": "interleaved"}), spec, tiny.config().model
     )
     assert not problems
     layer = "model.layers.{layer}.self_attn."
@@ -141,8 +141,8 @@ def test_interleaved_rotations_are_turned_however_the_parts_are_joined(tiny, lla
             fused[at + part] = torch.cat([stored[f"{at}{letter}_proj.weight"] for letter in part])
         del fused[f"{at}v_proj.weight"]
     names["tensors"]["decoder.layers.{layer}.attention.qkv.weight"] = [layer + part for part in parts]
-    found, problems = published.assemble(
-        fused, published.KeyMap(**{**names, "rope": "interleaved"}), spec, tiny.config().model
+    found, problems = importing.assemble(
+        fused, importing.KeyMap(**{**names, "rope": "interleaved"}), spec, tiny.config().model
     )
     assert not problems and found.keys() == expected.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
@@ -156,7 +156,7 @@ def test_a_tied_head_is_mapped_to_the_table(tiny, llama, checkpoint, tmp_path):
     said = "ties the head to the embeddings: map lm_head.weight to model.embed_tokens.weight too"
     with pytest.raises(UserError, match=said):
         bring(tiny, folder, tmp_path / "out")
-    tensors = yaml.safe_load(published.LLAMA.read_text())["tensors"]
+    tensors = yaml.safe_load(importing.LLAMA.read_text())["tensors"]
     tied = key_map(tmp_path, tensors={**tensors, "lm_head.weight": "model.embed_tokens.weight"})
     model = bring(tiny, folder, tmp_path / "out", key_map=tied)
     peer = LlamaForCausalLM.from_pretrained(folder)
@@ -174,7 +174,7 @@ def test_a_head_of_its_own_contradicts_a_tied_one(tiny, checkpoint, tmp_path):
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
 def test_a_continuous_code_book_in_half_precision_is_the_configs_rounded(tiny, checkpoint, tmp_path, capsys, kind):
     section = {"coded": {"kind": "code", "codebook": {"kind": "gaussian", "width": 9}}}
-    book = interfaces.build(tiny.config(interfaces=section).interface("coded"), 300, 32, 0.02).codebook
+    book = module.build(tiny.config(interfaces=section).interface("coded"), 300, 32, 0.02).codebook
 
     def change(tensors):
         del tensors["model.embed_tokens.weight"]

@@ -1,0 +1,28 @@
+"""The decoder in a config."""
+
+from pydantic import Field, model_validator
+
+from tokencodes.spec import Strict
+
+
+class Model(Strict):
+    """The decoder that all interfaces share (paper: 24 layers, width 2,048, 32 heads, FFN 8,192, context 2,048)."""
+
+    vocab_size: int = Field(ge=2)
+    d_model: int = Field(ge=2)
+    n_layers: int = Field(ge=1)
+    n_heads: int = Field(ge=1)
+    d_ff: int = Field(ge=1)
+    context_length: int = Field(ge=1)
+    rope_theta: float = Field(10000.0, gt=0)  # ours
+    norm_eps: float = Field(1e-5, gt=0)  # ours
+    init_std: float = Field(0.02, gt=0)  # ours
+    scale_residual_init: bool = True  # ours: std / sqrt(2 n_layers) on the matrices that write to the residual stream
+
+    @model_validator(mode="after")
+    def _heads(self) -> "Model":
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model {self.d_model} is not divisible by n_heads {self.n_heads}")
+        if (self.d_model // self.n_heads) % 2:
+            raise ValueError(f"head width {self.d_model // self.n_heads} (d_model / n_heads) is odd; RoPE needs pairs")
+        return self

@@ -1,0 +1,1 @@
+"""What a config will cost, before any job: plan, resources, corpus estimates."""
