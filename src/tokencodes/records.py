@@ -1,8 +1,8 @@
 """What all stored records share: a schema version, a digest of their own content, one writer and one reader.
 
-A record is the JSON file in which a stage states what it made: `final.json`, manifests, scores, validations. Each kind is a
-pydantic class beside the stage that writes it. The digest is over all keys but itself, so that a reader finds a changed
-digit; it is no protection against somebody who recomputes it.
+A record is the JSON file in which a stage states what it made: `final.json`, manifests, scores, validations. Each kind
+is a pydantic class beside the stage that writes it. The digest is over all keys but itself, so that a reader finds a
+changed digit; it does not protect against somebody who recomputes it.
 """
 
 from pathlib import Path
@@ -21,8 +21,8 @@ MESSAGE_LENGTH = 200  # of what pydantic says, in an error
 class Record(BaseModel):
     """One JSON file that a stage writes and others read. Immutable; unknown keys are refused.
 
-    `kind` names the record in messages; `made_by` is the command that writes it; `version` goes up when a key changes its
-    name or meaning.
+    `kind` names the record in messages; `made_by` is the command that writes it; `version` goes up when a key changes
+    its name or meaning.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -43,8 +43,8 @@ class Record(BaseModel):
     def read(cls, path: Path | str) -> Self:
         """Read a record and check its digest.
 
-        Raises UserError, one line with the file and the remedy, if it is missing, damaged, of another version, or not what
-        its stage wrote.
+        Raises UserError, one line with the file and the remedy, if it is missing, damaged, of another version, or not
+        what its stage wrote.
         """
         value = read_json(path)
         remedy = f"delete it and run `{cls.made_by}` again"
