@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from tokencodes import config
 from tokencodes.cli import main
+from tokencodes.errors import UserError
 from tokencodes.files import sha256_file
 from tokencodes.interfaces.spec import CodeInterface
 from tokencodes.model.origin import Origin
