@@ -4,8 +4,9 @@ import re
 
 from tokencodes import codeversion, guards, triggers
 from tokencodes.data.hub import listing_name
+from tokencodes.data.manifest import MANIFEST
 from tokencodes.data.source import shard_names
-from tokencodes.data.store import FILES, MANIFEST
+from tokencodes.data.store import FILES
 from tokencodes.evaluate.catalogue import CORPUS_TASK
 from tokencodes.layout import Layout, model_name, task_name
 from tokencodes.planning.resources import by_stage
