@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Typer
 
-from tokencodes.commandline import flag, minutes, option, parse
+from tokencodes.commandline import flag, minutes, option, parse_line
 from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, EXIT_USER_ERROR, StoppedEarly, UserError
 from tokencodes.files import DISK_FULL
 
@@ -406,8 +406,10 @@ def report(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one stage; return the exit code: 0 done, 2 wrong input, 75 start me again (1, a traceback: our fault)."""
+    # Pydantic would read the metadata of every installed package in search of plugins: a tenth of a short stage's time.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        context = parse(app, sys.argv[1:] if argv is None else argv)
+        context = parse_line(app, sys.argv[1:] if argv is None else argv)
         context.command.invoke(context)
         sys.stdout.flush()
     except Exit as end:

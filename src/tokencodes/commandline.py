@@ -31,7 +31,7 @@ def minutes(text: str) -> float:
     return value
 
 
-def parse(app: Typer, arguments: Sequence[str]) -> Context:
+def parse_line(app: Typer, arguments: Sequence[str]) -> Context:
     """What a command line asks for: `info_name` is the stage, `params` its arguments; `invoke()` runs it.
 
     Raises UserError for a wrong command line, and Exit once --help is printed.

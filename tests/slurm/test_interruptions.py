@@ -12,8 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from conftest import MODEL, Trial, bits, slurm
+from trial import MODEL, Trial, bits, slurm
 
 
 def state(job: str) -> str:

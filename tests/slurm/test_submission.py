@@ -4,8 +4,8 @@ import re
 import shlex
 
 import pytest
+from trial import QUICK, slurm
 
-from conftest import QUICK, slurm
 from project import copy_of
 from tokencodes import config
 from tokencodes.planning import resources

@@ -6,8 +6,7 @@ import signal
 
 import cluster
 import pytest
-
-from conftest import Trial, slurm
+from trial import Trial, slurm
 
 pytestmark = pytest.mark.usefixtures("alone")
 

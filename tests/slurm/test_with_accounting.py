@@ -2,8 +2,7 @@
 
 import cluster
 import pytest
-
-from conftest import QUICK, slurm
+from trial import QUICK, slurm
 
 pytestmark = pytest.mark.usefixtures("alone")
 

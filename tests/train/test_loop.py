@@ -562,10 +562,16 @@ def test_a_signal_before_the_first_update_stops_before_it(tiny, tmp_path, monkey
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "null", '{"run_sha256": "0"}'])
-def test_a_final_json_of_something_else_is_refused(tiny, straight, tmp_path, text):
+def test_a_final_json_that_is_no_record_is_refused(tiny, tmp_path, text):
     (tmp_path / "final.json").write_text(text)
-    with pytest.raises(UserError, match="belongs to a run with another config"):
+    with pytest.raises(UserError, match=r"final\.json: .*; delete it and run `tokencodes train` again"):
         loop.train(tiny.config().run("gf2", 0), tiny.store, tmp_path)
+
+
+def test_a_final_json_of_another_run_is_refused(tiny, straight, tmp_path):
+    shutil.copy(straight("gf2") / "final.json", tmp_path)
+    with pytest.raises(UserError, match="belongs to a run with another config"):
+        loop.train(tiny.config().run("learned", 0), tiny.store, tmp_path)
 
 
 def test_a_finished_run_whose_checkpoint_is_damaged_says_how_to_mend_it(tiny, straight, tmp_path):
@@ -583,9 +589,7 @@ def test_a_finished_run_whose_checkpoint_is_damaged_says_how_to_mend_it(tiny, st
 
 @pytest.mark.parametrize("minutes", ["0", "-5", "nan", "inf", "ten"])
 def test_a_time_budget_that_is_none_is_refused(tiny, tmp_path, capsys, minutes):
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["train", "--run", "x", "--store", "y", "--out", "z", f"--time-budget={minutes}"])
-    assert caught.value.code == 2
+    assert cli.main(["train", "--run", "x", "--store", "y", "--out", "z", f"--time-budget={minutes}"]) == 2
     assert f"a number of minutes above 0 is expected, not '{minutes}'" in capsys.readouterr().err
 
 

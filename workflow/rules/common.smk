@@ -18,7 +18,8 @@ from tokencodes.evaluate import benchmarks
 from tokencodes.errors import EXIT_USER_ERROR, UserError
 from tokencodes.files import write_text
 from tokencodes.planning.resources import asked
-from tokencodes.spec import parse, section_digest
+from tokencodes import spec  # its `parse` would hide a name that Snakemake looks up here
+from tokencodes.spec import section_digest
 
 
 def fail(error):
@@ -35,7 +36,7 @@ def read_settings():
         for path in files:
             schema.read_yaml(path)  # names the place of a mistake, and a key that stands twice
         where = ", ".join([*files, *(["--config"] if workflow.config_settings.config else [])])
-        settings = parse(schema.Config, config, where)
+        settings = spec.parse(schema.Config, config, where)
         benchmarks.check(settings)
         return settings, shard_names(settings)
     except UserError as error:

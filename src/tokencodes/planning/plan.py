@@ -14,7 +14,7 @@ from tokencodes import config
 from tokencodes.data import source
 from tokencodes.errors import UserError
 from tokencodes.evaluate.catalogue import CORPUS_TASK
-from tokencodes.model import accounting
+from tokencodes.model import accounting, shape
 from tokencodes.model.spec import Model
 from tokencodes.planning import corpus, resources
 from tokencodes.train.spec import Train
@@ -83,7 +83,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     """The plan as plain values; bytes, FLOPs, tokens and counts."""
     model, train = settings.model, settings.train
     shards = source.shard_names(settings)
-    flops = accounting.flops_per_token(model) * train.max_steps * train.tokens_per_step
+    flops = shape.flops_per_token(model) * train.max_steps * train.tokens_per_step
     n_models = len(settings.interfaces) * len(settings.seeds)
     tasks = [task.name for task in settings.evaluate.tasks]
     others = settings.references.values()  # of another tokenizer: no score on the store's tokens
@@ -93,7 +93,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     asked = resources.asked(settings)
     interfaces = {}
     for name, interface in settings.interfaces.items():
-        counts = accounting.count(interface, model)
+        counts = accounting.count(interface, model).model_dump()
         interfaces[name] = {
             **counts,
             "memory_per_gpu_bytes": {
@@ -110,7 +110,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     return {
         "name": settings.name,
         "tokens_per_model": tokens,
-        "flops_per_token": accounting.flops_per_token(model),
+        "flops_per_token": shape.flops_per_token(model),
         "flops_per_model": flops,
         "mfu": mfu,
         "days_per_model": days,

@@ -20,40 +20,38 @@ from tokencodes.files import (
     full_disk_named,
     read_json,
     sha256_file,
-    write_json,
     write_text,
 )
-from tokencodes.model import hf, standalone
+from tokencodes.model import hf, origin, standalone
+from tokencodes.model.origin import Origin
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import checkpoint
+from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 # A folder is a model directory of ours, which may be replaced, if it has one of the first and nothing but the second.
 # (Before a rule runs again, Snakemake deletes what it declares, tokencodes.json among it, and leaves the rest.)
-MARKS = ("tokencodes.json", f"{standalone.ENTRY}.py")
+MARKS = (origin.FILE, f"{standalone.ENTRY}.py")
 OURS = (
     *("config.json", "generation_config.json", "model.safetensors", "README.md", ".snakemake_timestamp"),
     *(*MARKS, *TOKENIZER_FILES, "configuration_tokencodes.py", "tokencodes_*.py"),
 )
-# What is read of final.json, here and in the card.
-TEXTS = ("checkpoint", "model_sha256", "store_sha256", "tokenizer_sha256")
-NUMBERS = ("step", "tokens", "val_loss", "unigram_entropy")
 
 
-def trained(run_dir: Path) -> tuple[Run, Transformer, dict[str, Any]]:
+def trained(run_dir: Path) -> tuple[Run, Transformer, Final]:
     """The run, its final weights (float32, CPU) and its final.json.
 
     Raises UserError if the run is not finished, or if the checkpoint is not the one that final.json names.
     """
-    final = finished(run_dir / "final.json")
+    final = Final.read(run_dir / "final.json")
     run = config.load_run(run_dir / "run.yaml")
-    path = run_dir / final["checkpoint"]
+    path = run_dir / final.checkpoint
     try:
         found = checkpoint.verify(path)
     except ValueError as error:
         raise UserError(f"{error}; train again") from None
-    if found.manifest["files"]["model.safetensors"]["sha256"] != final["model_sha256"]:
+    if found.manifest["files"]["model.safetensors"]["sha256"] != final.model_sha256:
         raise UserError(f"{path}: its weights are not those of {run_dir / 'final.json'}; train again")
     model = Transformer(run.interface, run.model)
     try:
@@ -61,19 +59,6 @@ def trained(run_dir: Path) -> tuple[Run, Transformer, dict[str, Any]]:
     except (RuntimeError, SafetensorError) as error:
         raise UserError(f"{path}: is not the model of {run_dir / 'run.yaml'} ({one_line(error)[:160]})") from None
     return run, model.eval(), final
-
-
-def finished(path: Path) -> dict[str, Any]:
-    """final.json. Raises UserError if it is not what `tokencodes train` writes."""
-    final = read_json(path)
-    held = final if isinstance(final, dict) else {}
-    versions = held.get("versions")
-    wrong = [name for name in TEXTS if not isinstance(held.get(name), str)]
-    wrong += [name for name in NUMBERS if not isinstance(held.get(name), int | float)]
-    wrong += [] if isinstance(versions, dict) and "tokencodes" in versions else ["versions"]
-    if wrong:
-        raise UserError(f"{path}: does not say {', '.join(wrong)}; delete it and start `tokencodes train` again")
-    return held
 
 
 def end_of_text(tokenizer: Path) -> int:
@@ -89,7 +74,7 @@ def end_of_text(tokenizer: Path) -> int:
     return end
 
 
-def card(run: Run, final: dict[str, Any]) -> str:
+def card(run: Run, final: Final) -> str:
     """README.md of the model directory."""
     train, model = run.train, run.model
     return f"""---
@@ -100,7 +85,7 @@ pipeline_tag: text-generation
 # {run.name}: {run.interface_name}, seed {run.seed}
 
 A decoder language model whose input interface is `{run.interface_name}`, trained by Token Codes
-{final["versions"]["tokencodes"]}. It takes part in a comparison of input interfaces and is not meant for other use.
+{final.versions["tokencodes"]}. It takes part in a comparison of input interfaces and is not meant for other use.
 
 ```python
 import tokencodes  # without the package: see below
@@ -116,11 +101,11 @@ tokenizer = AutoTokenizer.from_pretrained(".")
 | layers, width, heads | {model.n_layers}, {model.d_model}, {model.n_heads} |
 | FFN width, context | {model.d_ff}, {model.context_length} |
 | vocabulary | {model.vocab_size} |
-| predicted tokens | {final["tokens"]} in {final["step"]} updates of {train.tokens_per_step} |
+| predicted tokens | {final.tokens} in {final.step} updates of {train.tokens_per_step} |
 | rate | peak {train.peak_lr}, {train.warmup_steps} warm-up steps, cosine to {train.min_lr} |
-| validation loss | {final["val_loss"]:.4f} nats a token (unigram entropy {final["unigram_entropy"]:.4f}) |
-| weights | sha256 {final["model_sha256"]} of the checkpoint |
-| corpus store, tokenizer | sha256 {final["store_sha256"]}, {final["tokenizer_sha256"]} |
+| validation loss | {final.val_loss:.4f} nats per token (unigram entropy {final.unigram_entropy:.4f}) |
+| weights | sha256 {final.model_sha256} of the checkpoint |
+| corpus store, tokenizer | sha256 {final.store_sha256}, {final.tokenizer_sha256} |
 
 The whole run, resolved, is in tokencodes.json.
 """
@@ -133,7 +118,7 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
     place(out, run_dir, tokenizer)
     end = end_of_text(tokenizer)
     run, model, final = trained(run_dir)
-    if sha256_file(tokenizer / "tokenizer.json") != final["tokenizer_sha256"]:
+    if sha256_file(tokenizer / "tokenizer.json") != final.tokenizer_sha256:
         raise UserError(f"{tokenizer / 'tokenizer.json'}: is not the tokenizer that {run_dir} was trained with")
     settings = hf.to_config(
         run.interface,
@@ -146,9 +131,10 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
     facts = {
         "interface": run.interface_name,
         "seed": run.seed,
-        "checkpoint_sha256": final["model_sha256"],
-        "store_sha256": final["store_sha256"],
-        "tokenizer_sha256": final["tokenizer_sha256"],
+        "checkpoint_sha256": final.model_sha256,
+        "store_sha256": final.store_sha256,
+        "tokenizer_sha256": final.tokenizer_sha256,
+        "codes_sha256": final.codes_sha256,
         "run": run.model_dump(mode="json"),
     }
     write_model(hf.from_transformer(model, settings).to(torch.float32), tokenizer, card(run, final), facts, out)
@@ -222,7 +208,7 @@ def _fill(
             shutil.copyfile(tokenizer / name, folder / name)
     standalone.write(folder)
     write_text(folder / "README.md", readme)
-    write_json(folder / "tokencodes.json", {**facts, "model_sha256": sha256_file(folder / "model.safetensors")})
+    Origin(**facts, model_sha256=sha256_file(folder / "model.safetensors")).write(folder / origin.FILE)
     for path in folder.iterdir():
         shutil.copymode(folder / "README.md", path)  # safetensors are written for their owner alone
         fsync_file(path)

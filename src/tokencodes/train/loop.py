@@ -23,10 +23,11 @@ from tokencodes.data.sampler import Sampler
 from tokencodes.data.spec import data_digest
 from tokencodes.data.store import Store, verify
 from tokencodes.errors import StoppedEarly, UserError, one_line
-from tokencodes.files import digest, lock, read_json, sha256_file, write_json, write_text
-from tokencodes.model import accounting, transformer
+from tokencodes.files import digest, lock, sha256_file, write_text
+from tokencodes.model import shape, transformer
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.train import checkpoint, distributed, energy, metrics, optim
+from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
 
 SAVE_MARGIN = 1.5  # a time budget leaves room for one step and one save that take this many times the longest so far
@@ -237,7 +238,7 @@ class Trainer:
         """Of a step of that many seconds: tokens/s over all ranks, MFU (null if no peak is known), peak memory."""
         train = self.run.train
         tokens_per_s = train.tokens_per_step / seconds
-        flops = accounting.flops_per_token(self.run.model) * tokens_per_s
+        flops = shape.flops_per_token(self.run.model) * tokens_per_s
         return {
             "tokens_per_s": tokens_per_s,
             "mfu": flops / (train.n_gpus * train.peak_tflops * 1e12) if train.peak_tflops else None,
@@ -353,30 +354,28 @@ class Trainer:
         path = self.folder / checkpoint.name_of(train.max_steps)
         manifest = self.store.manifest
         write_text(self.out / "run.yaml", config.dump(self.run))
-        write_json(
-            self.out / "final.json",
-            {
-                "interface": self.run.interface_name,
-                "seed": self.run.seed,
-                "step": train.max_steps,
-                "tokens": train.max_steps * train.tokens_per_step,
-                "train_loss": math.fsum(recent) / len(recent),
-                "val_loss": records[-1]["val_loss"],
-                "unigram_entropy": manifest["unigram_entropy"],
-                "unigram_cross_entropy": manifest["unigram_cross_entropy"],
-                "checkpoint": str(path.relative_to(self.out)),
-                "model_sha256": sha256_file(path / "model.safetensors"),
-                "metrics_sha256": sha256_file(self.out / "metrics.jsonl"),
-                "store_sha256": self.store.sha256,
-                "tokenizer_sha256": manifest["tokenizer_sha256"],
-                "run_sha256": digest(self.run.identity()),
-                "code": self.code,
-                "versions": versions(),
-                "hardware": hardware(self.ranks),
-                "wall_s": math.fsum(line.get("step_s", 0.0) for line in timing),
-                "energy_j": None if None in joules else math.fsum(joules),  # of the steps that count, as wall_s
-            },
-        )
+        Final(
+            interface=self.run.interface_name,
+            seed=self.run.seed,
+            step=train.max_steps,
+            tokens=train.max_steps * train.tokens_per_step,
+            train_loss=math.fsum(recent) / len(recent),
+            val_loss=records[-1]["val_loss"],
+            unigram_entropy=manifest["unigram_entropy"],
+            unigram_cross_entropy=manifest["unigram_cross_entropy"],
+            checkpoint=str(path.relative_to(self.out)),
+            model_sha256=sha256_file(path / "model.safetensors"),
+            metrics_sha256=sha256_file(self.out / "metrics.jsonl"),
+            store_sha256=self.store.sha256,
+            tokenizer_sha256=manifest["tokenizer_sha256"],
+            codes_sha256=None,
+            run_sha256=digest(self.run.identity()),
+            code=self.code,
+            versions=versions(),
+            hardware=hardware(self.ranks),
+            wall_s=math.fsum(line.get("step_s", 0.0) for line in timing),
+            energy_j=None if None in joules else math.fsum(joules),  # of the steps that count, as wall_s
+        ).write(self.out / "final.json")
 
 
 def set_aside(folder: Path) -> None:
@@ -421,8 +420,7 @@ def already_done(run: Run, out: Path) -> bool:
     path = out / "final.json"
     if not path.exists():
         return False
-    final = read_json(path)
-    if not isinstance(final, dict) or final.get("run_sha256") != digest(run.identity()):
+    if Final.read(path).run_sha256 != digest(run.identity()):
         raise UserError(f"{path}: belongs to a run with another config; delete {out} or use another `name`")
     last = out / "checkpoints" / checkpoint.name_of(run.train.max_steps)
     if last.exists():  # a model that was exported needs it no more

@@ -25,15 +25,18 @@ from tokencodes import config
 from tokencodes.data.sampler import Sampler
 from tokencodes.data.store import Store
 from tokencodes.errors import UserError
-from tokencodes.files import read_json, sha256_file, write_json
+from tokencodes.files import read_json, sha256_file
 from tokencodes.interfaces import codebook, gf2, lift, module
 from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface
 from tokencodes.interfaces.vocabulary import bits_needed
-from tokencodes.model import accounting, hf
+from tokencodes.model import hf, origin, shape
 from tokencodes.model.loss import summed_cross_entropy
+from tokencodes.model.origin import Origin
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import export
+from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
+from tokencodes.validate.validation import Check, Validation
 
 N_WINDOWS = 2  # held-out windows on which logits and losses are compared
 N_PROMPT, N_GENERATED = 8, 16  # tokens of the greedy continuation
@@ -78,7 +81,7 @@ class Subject:
     run_dir: Path | None  # None: an imported checkpoint, which has no run
     store_dir: Path
     run: Run
-    final: dict[str, Any]
+    final: Final | None  # None: the same
     _fresh: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -133,17 +136,16 @@ class Subject:
 
 
 def files(subject: Subject) -> str:
-    facts = read_json(subject.model_dir / "tokencodes.json")
+    stated = Origin.read(subject.model_dir / origin.FILE)
     found = sha256_file(subject.model_dir / "model.safetensors")
-    require(facts["model_sha256"] == found, "model.safetensors is not the file whose hash tokencodes.json records")
-    if subject.run_dir is None:
+    require(stated.model_sha256 == found, "model.safetensors is not the file whose hash tokencodes.json records")
+    if subject.final is None:
         return f"model.safetensors {found[:12]}"
-    for key in ("store_sha256", "tokenizer_sha256"):
-        require(facts[key] == subject.final[key], f"{key} in tokencodes.json is not that of final.json")
+    for key in ("store_sha256", "tokenizer_sha256", "codes_sha256"):
+        same = getattr(stated, key) == getattr(subject.final, key)
+        require(same, f"{key} in tokencodes.json is not that of final.json")
     tokenizer = sha256_file(subject.model_dir / "tokenizer.json")
-    require(
-        tokenizer == subject.final["tokenizer_sha256"], "tokenizer.json is not the one that the run was trained with"
-    )
+    require(tokenizer == subject.final.tokenizer_sha256, "tokenizer.json is not the one that the run was trained with")
     return f"model.safetensors {found[:12]}, tokenizer.json {tokenizer[:12]}"
 
 
@@ -165,7 +167,7 @@ def parameters(subject: Subject) -> str:
     with torch.device("meta"):
         names = {name for name, _ in Transformer(run.interface, run.model).named_parameters()}
     found = sum(tensor.numel() for name, tensor in subject.stored.items() if name in names)
-    parts = accounting.closed_form(run.model)
+    parts = {"backbone": shape.backbone_parameters(run.model), "head": shape.head_parameters(run.model)}
     if isinstance(run.interface, TableInterface):
         parts["input"] = run.model.vocab_size * run.model.d_model
     elif run.interface.codebook.kind == "learned":
@@ -372,7 +374,7 @@ def applicable(interface_: Interface, *, imported: bool = False) -> list[tuple[s
 
 def _imported(model_dir: Path, settings: config.Config) -> Run:
     """What an imported model should be: the config's shape, and the interface that its tokencodes.json names."""
-    name = read_json(model_dir / "tokencodes.json").get("interface")
+    name = Origin.read(model_dir / origin.FILE).interface
     if name is None:
         raise UserError(f"{model_dir}: its tokencodes.json names no interface; only models of ours can be validated")
     return settings.run(name, settings.seeds[0])
@@ -391,7 +393,7 @@ def validate(
         raise UserError(f"{model_dir}: no config.json; name a model directory that `tokencodes export` wrote")
     if (run_dir is None) == (settings is None):
         raise UserError("validate: give --run-dir, or for an imported model --config")
-    final = read_json(run_dir / "final.json") if run_dir else {}
+    final = Final.read(run_dir / "final.json") if run_dir else None
     run = config.load_run(run_dir / "run.yaml") if run_dir else _imported(model_dir, settings)
     subject = Subject(model_dir, run_dir, store_dir, run, final)
     torch.use_deterministic_algorithms(True)
@@ -404,13 +406,11 @@ def validate(
             passed, detail = False, str(error)
         except FileNotFoundError as error:
             passed, detail = False, f"{error.filename}: no such file"
-        except KeyError as error:
-            passed, detail = False, f"tokencodes.json or final.json lacks the key {error}"
-        results.append({"name": name, "passed": passed, "detail": detail})
+        results.append(Check(name=name, passed=passed, detail=detail))
         print(
             f"validate {model_dir.name}: {'ok  ' if passed else 'FAIL'} {name}: {detail}", file=sys.stderr, flush=True
         )
-    failed = [result for result in results if not result["passed"]]
-    write_json(out, {"model": model_dir.name, "passed": not failed, "checks": results})
+    failed = [each for each in results if not each.passed]
+    Validation(model=model_dir.name, passed=not failed, checks=results).write(out)
     if failed:
-        raise UserError("\n".join(f"{model_dir}: check {each['name']} failed: {each['detail']}" for each in failed))
+        raise UserError("\n".join(f"{model_dir}: check {each.name} failed: {each.detail}" for each in failed))
