@@ -2,6 +2,7 @@
 #   make quickstart     the experiment in small, from the corpus to the report
 #   make references     the same with a published model beside ours, on all packaged benchmarks
 #   make test           all tests but those that need Slurm
+#   make schema         writes the schema, the key tables, docs/commands.md and results/README.md from the classes
 #   make test-slurm     these: on a one-node Slurm that is brought up for them (root on Debian, which gets the packages)
 .DELETE_ON_ERROR:
 .PHONY: quickstart references test test-slurm lint format schema lock clean
@@ -47,7 +48,7 @@ format: $(VENV)/.dev
 	$(BIN)/snakefmt Snakefile workflow
 
 schema: $(VENV)/.run
-	$(BIN)/tokencodes check --schema > config/schema.json
+	$(BIN)/python docs/generate.py
 
 $(VENV)/.run: envs/requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python from 3.11 on with venv was found; on Debian: apt-get install python3-venv;" \
