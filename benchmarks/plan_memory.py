@@ -83,7 +83,7 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
     from torch.profiler import ProfilerActivity, profile
 
     from tokencodes.model import accounting, transformer
-    from tokencodes.planning import plan
+    from tokencodes.planning import memory
     from tokencodes.train import optim
     from tokencodes.train.loop import SummedLoss
 
@@ -116,7 +116,7 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
         del module, optimizer, net, loss  # before the ranks part
     counts = accounting.count(spec, model)
     return {
-        "planned": plan.state_bytes(counts, model, train.n_gpus, train.parallel) + plan.activation_bytes(model, train),
+        "planned": memory.rank_bytes(counts, model, train, train.parallel),
         "tensors": peak_of_tensors(profiler),
         "resident": 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before),
     }
