@@ -2,12 +2,12 @@
 
 import errno
 import fcntl
-import json
 import os
 import subprocess
 import sys
 import threading
 
+import made_up
 import pytest
 
 from tokencodes import codeversion, files, guards, triggers
@@ -54,9 +54,8 @@ def test_training_of_an_earlier_call_is_waited_for(tmp_path, monkeypatch):
     assert lines == [f"a job of an earlier call still trains {tmp_path}/busy; waiting for it"]
 
 
-def finished(folder, text):
-    folder.mkdir()
-    (folder / "final.json").write_text(text)
+def finished(folder, **changes):
+    made_up.final(**changes).write(folder / "final.json")
     return folder
 
 
@@ -70,8 +69,8 @@ def finished(folder, text):
 )
 def test_the_word_before_retraining(tmp_path, capsys, choice, said):
     runs = [
-        finished(tmp_path / "old", json.dumps({"code": "abc"})),
-        finished(tmp_path / "same", json.dumps({"code": TODAY})),
+        finished(tmp_path / "old", code="abc"),
+        finished(tmp_path / "same", code=TODAY),
         tmp_path / "none",
     ]
     guards.warn_of_other_code(runs, choice)
@@ -92,7 +91,7 @@ def test_a_run_of_another_config_is_refused_by_folder_and_key_whether_finished_o
 
 
 def test_without_checkpoints_final_json_alone_shows_another_config(tiny, tmp_path):
-    (tmp_path / "final.json").write_text('{"run_sha256": "0"}')
+    finished(tmp_path, run_sha256="0")
     with pytest.raises(UserError, match="has another run_sha256"):
         guards.refuse_other_configs({tmp_path: tiny.config().run("gf2", 0)})
 
