@@ -125,10 +125,10 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
 def peak_of_tensors(profiler: Any) -> int:
     """The most bytes that torch's allocator had given out at one time, from what it told the profiler."""
     events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
-    held = peak = 0
+    allocated = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
+        allocated += event.nbytes()
+        peak = max(peak, allocated)
     return peak
 
 
@@ -139,9 +139,9 @@ def name_of(model: dict, train: dict, interface: dict) -> str:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        found = measure(*json.loads(sys.argv[1]))
+        row = measure(*json.loads(sys.argv[1]))
         if os.environ.get("RANK", "0") == "0":
-            print("\n" + json.dumps(found), flush=True)
+            print("\n" + json.dumps(row), flush=True)
         return
     print(f"{BASE_MODEL}, micro-batch {BASE_TRAIN['micro_batch_size']}, fp32, loss chunk 128, but for what is named\n")
     print(f"{'MiB':<84}{'planned':>9}{'tensors':>9}{'ratio':>7}{'resident':>10}")
@@ -154,8 +154,8 @@ def main() -> None:
         if done.returncode:
             print(f"{name_of(*shape):<84} failed: {done.stderr.strip().splitlines()[-1]}", flush=True)
             continue
-        found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"planned"')))
-        planned, tensors, resident = (found[key] / 2**20 for key in ("planned", "tensors", "resident"))
+        row = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"planned"')))
+        planned, tensors, resident = (row[key] / 2**20 for key in ("planned", "tensors", "resident"))
         print(
             f"{name_of(*shape):<84}{planned:>9,.1f}{tensors:>9,.1f}{planned / tensors:>7.2f}{resident:>10,.1f}",
             flush=True,

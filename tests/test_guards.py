@@ -60,14 +60,14 @@ def finished(folder, **changes):
 
 
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("choice", "message"),
     [
         ("restart", "they will be trained again"),
         ("refuse", "they are kept"),
         ("continue", ""),
     ],
 )
-def test_the_word_before_retraining(tmp_path, capsys, choice, said):
+def test_the_word_before_retraining(tmp_path, capsys, choice, message):
     runs = [
         finished(tmp_path / "old", code="abc"),
         finished(tmp_path / "same", code=TODAY),
@@ -75,8 +75,8 @@ def test_the_word_before_retraining(tmp_path, capsys, choice, said):
     ]
     guards.warn_of_other_code(runs, choice)
     output = capsys.readouterr().err
-    assert said in output
-    assert ("warning: the training code has changed since old was trained" in output) is bool(said)
+    assert message in output
+    assert ("warning: the training code has changed since old was trained" in output) is bool(message)
 
 
 def test_a_run_of_another_config_is_refused_by_folder_and_key_whether_finished_or_begun(tiny, tmp_path):
@@ -109,8 +109,8 @@ def test_slurm_jobs_of_an_earlier_call_are_waited_for_by_name(tmp_path, monkeypa
     assert not guards.wait_for_earlier_jobs(layout, [], "first")
     assert not (tmp_path / "asked").exists()
     assert guards.wait_for_earlier_jobs(layout, [], "second")
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert len(asked) == 3 and all(line.endswith("--name=first") for line in asked)
+    queries = (tmp_path / "asked").read_text().splitlines()
+    assert len(queries) == 3 and all(line.endswith("--name=first") for line in queries)
     assert capsys.readouterr().err.count("2 job(s) of an earlier call; waiting for them; to go on at once") == 1
     assert (tmp_path / ".slurm").read_text() == "second\n"
     program.write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
