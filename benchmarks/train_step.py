@@ -1,4 +1,4 @@
-"""One training step, ours beside transformers' Llama and litgpt: tokens per second and peak memory, in one run on a CPU.
+"""One training step on a CPU, ours beside Transformers' Llama and litgpt: tokens per second and peak memory.
 
     python benchmarks/train_step.py [--rounds 5] [--steps 4] [--only ours-fp32 hf-fp32 ...]
 
@@ -6,8 +6,8 @@ Each candidate is a process of its own. All have the same shape, batch and fused
 few steps of each, so that a machine whose speed drifts slows all of them. Speed is that of a candidate's median round,
 and ratios are of these medians. Memory is the peak resident memory of a process with its imports; `without imports` is
 its growth after torch was loaded. litgpt is no dependency of ours: `pip install --no-deps litgpt lightning
-lightning-utilities torchmetrics jsonargparse pytorch-lightning`, or put what `pip install --target` wrote on PYTHONPATH.
-Without it, its rows are left out.
+lightning-utilities torchmetrics jsonargparse pytorch-lightning`, or put what `pip install --target` wrote on
+PYTHONPATH. Without it, its rows are left out.
 """
 
 import argparse

@@ -5,10 +5,10 @@
     python benchmarks/train_step_gpu.py --device cpu --tiny        the same program in small, to try it
 
 Each row is a process of its own: an interface, with and without activation checkpointing and torch.compile, bfloat16
-autocast, the trainer's own model, loss and optimizer, random tokens. MFU follows `tokencodes.model`, one
-convention for all interfaces: 6 FLOPs per token for each parameter of backbone matrices and head, plus causal attention; the
-input is a look-up and counts nothing, nor does what activation checkpointing computes again. The peak is the data
-sheet's dense bfloat16 figure for the GPUs that `tokencodes plan` knows, else --peak-tflops.
+autocast, the trainer's own model, loss and optimizer, random tokens. MFU follows `tokencodes.model.shape`, one
+convention for all interfaces: 6 FLOPs per token for each parameter of backbone matrices and head, plus causal
+attention; the input is a look-up and counts nothing, nor does what activation checkpointing computes again. The peak is
+the data sheet's dense bfloat16 figure for the GPUs that `tokencodes plan` knows, else --peak-tflops.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     import torch
 
     from tokencodes import config
-    from tokencodes.model import accounting, transformer
+    from tokencodes.model import accounting, shape, transformer
     from tokencodes.planning import plan
     from tokencodes.train import distributed, optim
     from tokencodes.train.loop import SummedLoss
@@ -64,8 +64,8 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     module = SummedLoss(net, train.loss_chunk_tokens)
     run = torch.compile(module) if compiled else module
     optimizer = optim.build(net, train)
-    shape = (args.micro_batch, model.context_length + 1)
-    tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
+    batch = (args.micro_batch, model.context_length + 1)
+    tokens = torch.randint(model.vocab_size, batch, generator=torch.Generator().manual_seed(0)).to(device)
     n_tokens = args.micro_batch * model.context_length
 
     def step() -> None:
@@ -90,7 +90,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     planned = plan.state_bytes(counts, model, 1, "ddp") + plan.activation_bytes(model, train)
     return {
         "tokens_per_s": n_tokens / statistics.median(seconds),
-        "flops_per_token": accounting.flops_per_token(model),
+        "flops_per_token": shape.flops_per_token(model),
         "peak_mib": distributed.peak_memory_mib(device),
         "planned_mib": planned / 2**20,
         "warm_up_s": warm_up,
