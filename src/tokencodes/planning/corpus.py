@@ -52,7 +52,7 @@ AS_KNOWN = (
 
 def estimate(settings: config.Config, tokens_per_model: int) -> dict[str, Any]:
     """The figures as plain values: bytes, tokens, documents, hours. Raises UserError naming a damaged file."""
-    shards = source.shard_names(settings)
+    shards = source.shard_names(settings.data.source)
     measured = _measured(settings, shards)
     name = measured.pop("source")
     part = "" if name == MEASURED else "about"
@@ -186,7 +186,7 @@ def _footers(settings: config.Config) -> dict[str, int]:
     if settings.data.source.kind != "local":
         return {}
     sizes, rows, text = [], 0, 0
-    for shard in source.shard_names(settings):
+    for shard in source.shard_names(settings.data.source):
         path = Path(settings.data.source.path).expanduser() / f"{shard}.parquet"
         try:
             metadata = pq.read_metadata(path)

@@ -83,7 +83,7 @@ def state_bytes(counts: Counts, model: Model, n_gpus: int, parallel: str) -> int
 def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     """The plan as plain values; bytes, FLOPs, tokens and counts."""
     model, train = settings.model, settings.train
-    shards = source.shard_names(settings)
+    shards = source.shard_names(settings.data.source)
     flops = shape.flops_per_token(model) * train.max_steps * train.tokens_per_step
     n_models = len(settings.interfaces) * len(settings.seeds)
     tasks = [task.name for task in settings.evaluate.tasks]
