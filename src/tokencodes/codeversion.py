@@ -45,7 +45,7 @@ FRAME = frozenset(
             )
         ),
         *(f"{PACKAGE}.{name}.spec" for name in ("interfaces", "model", "data", "train", "evaluate", "planning")),
-        *(f"{PACKAGE}.data.{name}" for name in ("hub", "wheel")),
+        *(f"{PACKAGE}.data.{name}" for name in ("hub", "listing", "wheel")),
     }
 )
 

@@ -6,10 +6,11 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
+import stages
 from tokencodes import cli, config
-from tokencodes.data import hub
+from tokencodes.data import listing
 from tokencodes.data.spec import Expected
-from tokencodes.files import read_json, write_json
+from tokencodes.files import read_json
 from tokencodes.planning import corpus
 from tokencodes.planning.plan import make
 from tokencodes.spec import parse
@@ -89,9 +90,9 @@ def test_sizes_that_the_hub_stated_come_before_what_is_assumed(paper, tmp_path):
         name: {"path": source.pattern.format(shard=i), "size": 2_000_000_000 + i, "sha256": "a" * 64}
         for i, name in enumerate(shards)
     }
-    asked = {key: getattr(source, key) for key in ("repo", "revision", "pattern", "n_shards")}
-    path = tmp_path / "paper/data" / hub.listing_name(source)
-    write_json(path, {**asked, "commit": "b" * 40, "files": entries})
+    question = {key: getattr(source, key) for key in ("repo", "revision", "pattern", "n_shards")}
+    path = tmp_path / "paper/data" / listing.listing_name(source)
+    listing.Listing(**question, commit="b" * 40, endpoint="https://hub.example", files=entries).write(path)
     plan = figures(corpus.estimate(paper, TOKENS))
     assert plan["raw_bytes"] == (sum(2_000_000_000 + i for i in range(234)), "listing", "")
     assert plan["raw_at_a_time_bytes"] == (2_000_000_233, "listing", "")
@@ -192,13 +193,12 @@ def test_the_command_prints_it(local, tmp_path, capsys):
 
 def test_the_quickstart_states_what_comes_out(quickstart, tmp_path):
     """Held to the real corpus."""
-    from tokencodes.data import source, tokenizer
     from tokencodes.data.encoder import Encoder
 
-    tokenizer.build(quickstart, tmp_path / "tokenizer")
+    stages.build_tokenizer(quickstart, tmp_path / "tokenizer")
     encoder, texts, raw = Encoder(tmp_path / "tokenizer"), [], 0
-    for shard in source.shard_names(quickstart):
-        source.download(quickstart, shard, tmp_path / "raw.parquet")
+    for shard in stages.shard_names(quickstart):
+        stages.download(quickstart, shard, tmp_path / "raw.parquet")
         texts += pq.read_table(tmp_path / "raw.parquet")["text"].to_pylist()
         raw += (tmp_path / "raw.parquet").stat().st_size
     lengths = [len(tokens) for tokens in encoder.encode_batch(texts)]

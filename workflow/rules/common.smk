@@ -3,7 +3,7 @@ import os
 import re
 
 from tokencodes import codeversion, guards, triggers
-from tokencodes.data.hub import listing_name
+from tokencodes.data.listing import listing_name
 from tokencodes.data.manifest import MANIFEST
 from tokencodes.data.source import shard_names
 from tokencodes.data.store import FILES
@@ -13,9 +13,9 @@ from tokencodes.planning.resources import by_stage
 
 with guards.user_errors():
     SETTINGS = guards.read_settings(config, config_files(), overridden=config_is_overridden())
-    SHARDS = shard_names(SETTINGS)
+    SHARDS = shard_names(SETTINGS.data.source)
 
-LAYOUT = Layout(os.path.expanduser(f"{SETTINGS.results}/{SETTINGS.name}"))
+LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
 ENVIRONMENT = "../../envs/environment.yaml"
 ASK = by_stage(SETTINGS)
 
