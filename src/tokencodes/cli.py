@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tokencodes import config
 from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, EXIT_USER_ERROR, StoppedEarly, UserError
-from tokencodes.files import DISK_FULL
+from tokencodes.files import DISK_FULL, sha256_file
 
 # What the operating system says of a path that the user named and that cannot serve.
 UNUSABLE = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
@@ -54,10 +54,19 @@ def _plan(args: argparse.Namespace) -> None:
 
 
 def _codes(args: argparse.Namespace) -> None:
-    from tokencodes.interfaces import codebook
+    from tokencodes.data import tokenizer
+    from tokencodes.interfaces import codes
+    from tokencodes.interfaces.vocabulary import Vocabulary
 
     settings = config.load(args.config)
-    codebook.command(settings.interface(args.interface), settings.model.vocab_size, args.interface, args.out)
+    spelled, tokenizer_sha256 = None, None
+    if args.tokenizer is not None:
+        spelled = tuple(tokenizer.token_bytes(args.tokenizer))
+        tokenizer_sha256 = sha256_file(args.tokenizer / "tokenizer.json")
+    vocabulary = Vocabulary(settings.model.vocab_size, spelled)
+    record = codes.write(args.interface, settings.interface(args.interface), vocabulary, tokenizer_sha256, args.out)
+    size = f"{record.vocab_size} x {record.width} {record.dtype}"
+    print(f"{args.out}: {size}, {record.distinct} distinct, rank {record.rank}")
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -98,13 +107,14 @@ def _index(args: argparse.Namespace) -> None:
 def _train(args: argparse.Namespace) -> None:
     from tokencodes.train import loop
 
-    loop.train(config.load_run(args.run), args.store, args.out, time_budget_min=args.time_budget)
+    run = config.load_run(args.run)
+    loop.train(run, args.store, args.out, codes_file=args.codes, time_budget_min=args.time_budget)
 
 
 def _export(args: argparse.Namespace) -> None:
     from tokencodes.train import export
 
-    export.export(args.run_dir, args.tokenizer, args.out)
+    export.export(args.run_dir, args.tokenizer, args.out, codes_file=args.codes)
 
 
 def _import(args: argparse.Namespace) -> None:
@@ -118,7 +128,7 @@ def _validate(args: argparse.Namespace) -> None:
     from tokencodes.validate import checks
 
     settings = config.load(args.config) if args.config else None
-    checks.validate(args.model, args.run_dir, args.store, args.out, settings)
+    checks.validate(args.model, args.run_dir, args.store, args.out, settings, args.codes)
 
 
 def _benchmarks(args: argparse.Namespace) -> None:
@@ -207,7 +217,10 @@ def parser() -> argparse.ArgumentParser:
     sub = stage("codes", _codes, "write the V x K code book of an interface")
     config_file(sub)
     sub.add_argument("--interface", required=True)
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE.npy")
+    sub.add_argument("--tokenizer", type=Path, metavar="DIR", help="for codes that are made from the tokens' bytes")
+    sub.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.npy", help="the code book; its record goes beside it"
+    )
 
     sub = stage("list", _list, "ask the hub once for the commit, and for size and hash of each raw shard")
     config_file(sub)
@@ -241,11 +254,13 @@ def parser() -> argparse.ArgumentParser:
     sub = stage("train", _train, "train one model; alone or under torchrun; started again, it continues")
     sub.add_argument("--run", type=Path, required=True, metavar="RUN.yaml", help="what `tokencodes resolve` wrote")
     sub.add_argument("--store", type=Path, required=True, metavar="DIR")
+    sub.add_argument("--codes", type=Path, metavar="FILE.npy", help="what `tokencodes codes` wrote for the interface")
     sub.add_argument("--out", type=Path, required=True, metavar="DIR")
     sub.add_argument("--time-budget", type=_minutes, metavar="MIN", help="save and exit 75 after this many minutes")
 
     sub = stage("export", _export, "write the final checkpoint as a Transformers model directory")
     sub.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="what `tokencodes train` wrote")
+    sub.add_argument("--codes", type=Path, metavar="FILE.npy", help="the code book that it was trained with")
     sub.add_argument("--tokenizer", type=Path, required=True, metavar="DIR")
     sub.add_argument("--out", type=Path, required=True, metavar="DIR")
 
@@ -263,6 +278,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--model", type=Path, required=True, metavar="DIR")
     sub.add_argument("--run-dir", type=Path, metavar="DIR", help="what it was trained in")
     sub.add_argument("--config", type=Path, metavar="FILE", help="of an imported model: the config (YAML)")
+    sub.add_argument("--codes", type=Path, metavar="FILE.npy", help="the code book that it must have")
     sub.add_argument("--store", type=Path, required=True, metavar="DIR")
     sub.add_argument("--out", type=Path, required=True, metavar="FILE")
 

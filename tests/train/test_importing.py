@@ -16,7 +16,7 @@ from peer import llama_of
 from tokencodes import cli, config
 from tokencodes.errors import UserError
 from tokencodes.interfaces import module
-from tokencodes.model import hf
+from tokencodes.model import adapter
 from tokencodes.train import export, importing, loop
 
 IDS = torch.arange(0, 300, 7)[None]
@@ -74,7 +74,7 @@ def key_map(tmp_path, **changes):
 
 def bring(tiny, folder, out, name="learned", key_map=None, tokenizer=None, **changes):
     importing.import_checkpoint(tiny.config(**changes), name, folder, key_map, tokenizer, out)
-    return hf.load(out)
+    return adapter.load(out)
 
 
 def test_a_llama_comes_out_with_its_logits(tiny, llama, tmp_path):

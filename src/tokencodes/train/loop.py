@@ -24,6 +24,8 @@ from tokencodes.data.spec import data_digest
 from tokencodes.data.store import Store, verify
 from tokencodes.errors import StoppedEarly, UserError, one_line
 from tokencodes.files import digest, lock, sha256_file, write_text
+from tokencodes.interfaces import codes, inputs
+from tokencodes.interfaces.spec import is_fixed
 from tokencodes.model import shape, transformer
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.train import checkpoint, distributed, energy, metrics, optim
@@ -98,7 +100,9 @@ def run_lock(out: Path) -> Iterator[None]:
 class Trainer:
     """One run on one rank."""
 
-    def __init__(self, run: Run, store: Store, out: Path, ranks: distributed.Ranks, stop: Stop):
+    def __init__(
+        self, run: Run, interface: inputs.Inputs, store: Store, out: Path, ranks: distributed.Ranks, stop: Stop
+    ):
         self.run, self.store, self.out, self.ranks, self.stop = run, store, out, ranks, stop
         train, context = run.train, run.model.context_length
         self.label = f"{run.interface_name}-s{run.seed}"
@@ -108,11 +112,11 @@ class Trainer:
             "identity": run.identity(),
             "store_sha256": store.sha256,
             "tokenizer_sha256": store.manifest["tokenizer_sha256"],
+            "codes_sha256": interface.codes_sha256,
         }
         self.code = codeversion.digest("tokencodes.train.loop")
         self.sampler = Sampler(store, "train", context, run.seed)
-        self.model = transformer.Transformer(run.interface, run.model)
-        transformer.initialise(self.model, run.model, run.seed)
+        self.model = transformer.create(interface.form, interface.arrays, run.model, run.seed)
         self.model.to(ranks.device)
         self.model.decoder.checkpointing = train.activation_checkpointing
         loss = SummedLoss(self.model, train.loss_chunk_tokens)
@@ -368,7 +372,7 @@ class Trainer:
             metrics_sha256=sha256_file(self.out / "metrics.jsonl"),
             store_sha256=self.store.sha256,
             tokenizer_sha256=manifest["tokenizer_sha256"],
-            codes_sha256=None,
+            codes_sha256=self.facts["codes_sha256"],
             run_sha256=digest(self.run.identity()),
             code=self.code,
             versions=versions(),
@@ -431,9 +435,22 @@ def already_done(run: Run, out: Path) -> bool:
     return True
 
 
-def train(run: Run, store_dir: Path, out: Path, *, time_budget_min: float | None = None) -> None:
+def read_inputs(run: Run, codes_file: Path | None) -> inputs.Inputs:
+    """The model's input: from the file that `tokencodes codes` wrote, or without one from the run's own recipe."""
+    model, codebook = run.model, None
+    if codes_file is not None:
+        if not is_fixed(run.interface):
+            raise UserError(f"--codes {codes_file}: the input of {run.interface_name} is trained; leave --codes out")
+        codebook = codes.load(codes_file, run.interface, model.vocab_size)
+    return inputs.assemble(run.interface, codebook, model.vocab_size, model.d_model, model.init_std)
+
+
+def train(
+    run: Run, store_dir: Path, out: Path, *, codes_file: Path | None = None, time_budget_min: float | None = None
+) -> None:
     """Train `run` on the store into `out`: metrics.jsonl, timing.jsonl, checkpoints/, and last final.json.
 
+    `codes_file` is what `tokencodes codes` wrote; without it a fixed code book is built from the run's own recipe.
     Raises StoppedEarly (exit 75) after saving on SIGTERM, SIGUSR1, SIGINT or near the end of the time budget (minutes;
     the argument goes before the config's), UserError for what the user can mend, FloatingPointError for a loss or
     gradient norm that is not finite.
@@ -444,17 +461,19 @@ def train(run: Run, store_dir: Path, out: Path, *, time_budget_min: float | None
             if already_done(run, out):
                 metrics.say(f"{run.interface_name}-s{run.seed}", "final.json is there: nothing to do")
                 return
-            train_with(ranks, run, store_dir, out, stop)
+            train_with(ranks, run, codes_file, store_dir, out, stop)
 
 
-def train_with(ranks: distributed.Ranks, run: Run, store_dir: Path, out: Path, stop: Stop) -> None:
+def train_with(
+    ranks: distributed.Ranks, run: Run, codes_file: Path | None, store_dir: Path, out: Path, stop: Stop
+) -> None:
     """The part of `train` that holds the model, which is gone when the ranks part."""
     if run.train.tensorboard and ranks.main:
         metrics.summary_writer()  # or what is missing shows after the store has been read
     distributed.make_deterministic(run.train.cpu_threads, run.seed)
     store = Store.open(store_dir, vocab_size=run.model.vocab_size)
     check_store(run, store)
-    trainer = Trainer(run, store, out, ranks, stop)
+    trainer = Trainer(run, read_inputs(run, codes_file), store, out, ranks, stop)
     trainer.rehearse()
     if ranks.main:
         verify(store_dir)  # opening cannot see a changed token; hashing is minutes, training is weeks
