@@ -128,7 +128,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (".lock", prepare.TIMING)
+        if path.is_file() and path.name not in (".lock", "timing.json")
     }
 
 

@@ -255,7 +255,7 @@ def test_other_kinds_are_not_cut(encoder, change, speeches, tmp_path, monkeypatc
     text = json.dumps(value)
     (tmp_path / "tokenizer.json").write_text(text)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
-    (tmp_path / "manifest.json").write_text(json.dumps({**encoder.manifest, "sha256": sha256}))
+    encoder.manifest.model_copy(update={"sha256": sha256}).write(tmp_path / "manifest.json")
     other = Encoder(tmp_path)
     assert other.fast is None
     whole = " ".join(each.decode() for each in list(speeches.values())[:8])[: 3 * fast.PART]

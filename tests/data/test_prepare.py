@@ -19,6 +19,7 @@ from scipy.stats import binomtest
 from tokencodes import cli, config
 from tokencodes.data import encoder, prepare, store, tokenizer
 from tokencodes.data.encoder import Encoder
+from tokencodes.data.manifest import SPLITS
 from tokencodes.errors import UserError
 from tokencodes.spec import parse
 
@@ -134,13 +135,13 @@ def test_rows_in_are_rows_kept_and_rows_dropped(new_bench, tiny, rows, group, se
     assert manifest["dropped"] == {**NONE_DROPPED, **dropped} and manifest["kept"] == len(kept)
     found = rows_of_store(bench.out)
     assert {**found["train"], **found["validation"]} == kept
-    for split in store.SPLITS:
+    for split in SPLITS:
         tokens = sum(len(ids) for ids in found[split].values())
         assert manifest[split] == {"documents": len(found[split]), "tokens": tokens}
     assert manifest["tokens"] == manifest["train"]["tokens"] + manifest["validation"]["tokens"]
     assert manifest["characters"] == sum(len(encoder.tokenizer.decode(ids)) for ids in kept.values())
     counts = np.load(bench.out / "unigram.npy")
-    for row, split in zip(counts, store.SPLITS, strict=True):
+    for row, split in zip(counts, SPLITS, strict=True):
         tokens = np.concatenate([[], *found[split].values()]).astype(int)
         assert row.tolist() == np.bincount(tokens, minlength=300).tolist()
 
@@ -342,7 +343,7 @@ def test_a_store_of_a_shard_without_rows_and_one_with(new_bench, tiny):
     store.index(bench.settings, folders, bench.folder / "store" / "manifest.json")
     store.verify(bench.folder / "store")
     opened = store.Store.open(bench.folder / "store")
-    assert sum(len(shard.keys) for split in store.SPLITS for shard in opened.split(split)) == 40
+    assert sum(len(shard.keys) for split in SPLITS for shard in opened.split(split)) == 40
     with pytest.raises(UserError, match="split has no document"):
         store.index(bench.settings, folders[:1], bench.folder / "store" / "manifest.json")
 
@@ -448,7 +449,7 @@ def test_above_65536_entries_ids_are_uint32(tiny, tmp_path):
     rare = "".join(token for token, i in vocab.items() if i >= 69_990 and token.isascii())
     pq.write_table(pa.table({"text": [LONG + rare], "id": ["a"]}), tmp_path / "raw.parquet")
     prepare.prepare_shard(settings, "s", tmp_path / "raw.parquet", tmp_path / "tokenizer", tmp_path / "out")
-    for split in store.SPLITS:
+    for split in SPLITS:
         shard = store.Shard("s", tmp_path / "out" / f"{split}.arrow")
         assert shard.tokens.dtype == np.uint32
     (tokens,) = [ids for split in rows_of_store(tmp_path / "out").values() for ids in split.values()]

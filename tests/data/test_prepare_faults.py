@@ -18,6 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tokencodes.data import prepare, store
+from tokencodes.data.manifest import ShardManifest
 from tokencodes.errors import UserError
 
 LONG = "abc dgh fee " * 9
@@ -139,7 +140,7 @@ def test_the_same_bytes_twice(bench, new_bench, snapshot):
     bench.prepare(documents(40))
     other.prepare(documents(40))
     assert snapshot(bench.out) == snapshot(other.out)
-    assert snapshot(bench.out).keys() == {*store.FILES, store.MANIFEST}
+    assert snapshot(bench.out).keys() == {*store.FILES, "manifest.json"}
 
 
 def test_a_failed_run_leaves_the_shard_that_was_there(bench, snapshot):
@@ -190,7 +191,7 @@ def test_a_kill_leaves_the_old_shard_or_none(bench, after, old, snapshot):
         assert old and {name: left[name] for name in before} == before
     assert any(".scratch-" in name for name in left)
     assert bench.prepare()["kept"] == 40
-    assert snapshot(bench.out).keys() == {*store.FILES, store.MANIFEST}
+    assert snapshot(bench.out).keys() == {*store.FILES, "manifest.json"}
 
 
 @some
@@ -206,7 +207,7 @@ def test_a_full_disk_leaves_the_shard_that_was_there(new_bench, small_files, sna
     assert snapshot(bench.out) == before
 
 
-@pytest.mark.parametrize("place", ["open", "write_split", "save", "write_json", "mkdir"])
+@pytest.mark.parametrize("place", ["open", "write_split", "save", "manifest", "mkdir"])
 def test_a_disk_that_fills_anywhere_is_one_line(bench, place, monkeypatch, snapshot, one_line):
     bench.prepare(documents(5))
     before, command = snapshot(bench.out), bench.command()
@@ -216,7 +217,7 @@ def test_a_disk_that_fills_anywhere_is_one_line(bench, place, monkeypatch, snaps
         raise OSError(errno.ENOSPC, "No space left on device")
 
     targets = {"open": (prepare._SplitWriter, "add"), "write_split": (store, "write_split"), "save": (np, "save")}
-    targets |= {"write_json": (prepare, "write_json"), "mkdir": (Path, "mkdir")}
+    targets |= {"manifest": (ShardManifest, "write"), "mkdir": (Path, "mkdir")}
     monkeypatch.setattr(*targets[place], full)
     assert "s: the disk is full (No space left on device); nothing was changed there" in one_line(*command)
     assert snapshot(bench.out) == before

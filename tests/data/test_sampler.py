@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, chisquare
 
 from tokencodes.data import sampler, store
+from tokencodes.data.manifest import SPLITS, ShardEntry, StoreManifest
 from tokencodes.data.sampler import Sampler, below, blocks
 from tokencodes.errors import UserError
 
@@ -25,13 +26,13 @@ def make_store(folder: Path, lengths: list[list[int]], split="train") -> store.S
         tokens = np.arange(first, first + sum(each)) % V
         first += sum(each)
         (folder / "raw").write_bytes(tokens.astype("<u2").tobytes())
-        for at in store.SPLITS:
+        for at in SPLITS:
             own = each if at == split else []
             header = {"format_version": 1, "vocab_size": V, "documents": len(own), "tokens": sum(own), "max_id": V - 1}
             ids = [f"{name}-{i}" for i in range(len(own))]
             store.write_split(folder / name / f"{at}.arrow", ids, [0] * len(own), own, folder / "raw", header)
-        entries.append({"name": name})
-    return store.Store(folder, {"sha256": "", "shards": entries})
+        entries.append(ShardEntry.model_construct(name=name))
+    return store.Store(folder, StoreManifest.model_construct(shards=entries))
 
 
 LENGTHS = [[5, 9, 6], [], [7], [5, 5, 5, 12, 8]]  # a shard may have no document
@@ -212,9 +213,9 @@ def test_a_document_of_just_one_window(tmp_path):
 
 def test_a_real_store(tiny):
     opened = store.Store.open(tiny.store)
-    for split in store.SPLITS:
+    for split in SPLITS:
         drawn = Sampler(opened, split, 16, 0)
-        assert drawn.n_documents == opened.manifest[split]["documents"]
+        assert drawn.n_documents == opened.manifest.split(split).documents
         documents = [shard.document(i) for shard in opened.split(split) for i in range(len(shard.ids))]
         whole = [np.lib.stride_tricks.sliding_window_view(document, 17) for document in documents]
         known = {tuple(window) for each in whole for window in each.tolist()}
@@ -243,4 +244,4 @@ def test_a_seed_that_would_meet_another_stream(corpus, seed):
 
 def test_the_streams_are_the_places_of_the_splits():
     """Part of the numbers' definition: another order of the splits would change every run."""
-    assert store.SPLITS == ("train", "validation") and sampler.WORDS == 4
+    assert SPLITS == ("train", "validation") and sampler.WORDS == 4

@@ -21,9 +21,10 @@ from scipy.stats import entropy
 from tokencodes import cli
 from tokencodes.data import prepare, store
 from tokencodes.data.encoder import Encoder
+from tokencodes.data.manifest import SPLITS, Lengths, ShardManifest, StoreManifest
 from tokencodes.data.store import Store
 from tokencodes.errors import UserError
-from tokencodes.files import digest, read_json, write_json
+from tokencodes.files import digest, read_json, sha256_file, write_json
 
 LONG = "abc dgh fee " * 9
 
@@ -55,7 +56,7 @@ def raw_rows(tiny):
 def test_what_comes_out_is_what_went_in(tiny):
     encoder, rows = Encoder(tiny.tokenizer), raw_rows(tiny)
     opened, seen = Store.open(tiny.store, vocab_size=300, tokenizer_sha256=encoder.sha256), []
-    for split in store.SPLITS:
+    for split in SPLITS:
         for shard in opened.split(split):
             assert shard.offsets.dtype == np.int64 and shard.tokens.dtype == np.uint16 and shard.keys.dtype == np.uint64
             assert shard.offsets[0] == 0 and shard.offsets[-1] == len(shard.tokens)
@@ -72,7 +73,7 @@ def test_what_comes_out_is_what_went_in(tiny):
 def test_the_header_says_what_the_file_is(tiny):
     manifest = read_json(tiny.store / "manifest.json")
     for entry in manifest["shards"]:
-        for split in store.SPLITS:
+        for split in SPLITS:
             metadata = pa.ipc.open_file(tiny.store / entry["name"] / f"{split}.arrow").schema.metadata
             header = json.loads(metadata[b"tokencodes"])
             assert header["shard"] == entry["name"] and header["split"] == split and header["format_version"] == 1
@@ -152,7 +153,7 @@ def test_opening_a_damaged_store_works_or_is_one_line(one_copy, data):
         except UserError as error:
             assert len(str(error).splitlines()) == 1
             return
-        for split in store.SPLITS:
+        for split in SPLITS:
             for shard in opened.split(split):
                 assert len(shard.tokens) == opened_tokens(opened, shard.name, split)
                 assert int(shard.tokens.max()) < 2**16 and len(shard.ids) == len(shard.keys) == len(shard.offsets) - 1
@@ -161,7 +162,7 @@ def test_opening_a_damaged_store_works_or_is_one_line(one_copy, data):
 
 
 def opened_tokens(opened, shard, split):
-    return next(entry[split]["tokens"] for entry in opened.manifest["shards"] if entry["name"] == shard)
+    return next(entry.split(split).tokens for entry in opened.manifest.shards if entry.name == shard)
 
 
 def test_a_buffer_that_is_shorter_than_its_array(copy):
@@ -191,9 +192,10 @@ def test_a_cut_file_is_found_at_opening(copy, name):
 def test_another_file_of_the_same_size_is_found_at_opening(copy):
     """As when the files of two shards are exchanged, and the sizes happen to be equal."""
     for name in ("part-0", "part-1"):  # sizes made equal by padding what the manifest says of them
-        manifest = read_json(copy / name / "manifest.json")
-        manifest["files"]["train.arrow"]["bytes"] = (copy / "part-0" / "train.arrow").stat().st_size
-        write_json(copy / name / "manifest.json", manifest)
+        manifest = ShardManifest.read(copy / name / "manifest.json")
+        n_bytes = (copy / "part-0" / "train.arrow").stat().st_size
+        files = {**manifest.files, "train.arrow": manifest.files["train.arrow"].model_copy(update={"bytes": n_bytes})}
+        manifest.model_copy(update={"files": files}).write(copy / name / "manifest.json")
     shutil.copy(copy / "part-0" / "train.arrow", copy / "part-1" / "train.arrow")
     resign(copy)
     with pytest.raises(UserError, match=r"part-1/train\.arrow: its header and the shard's manifest differ in .*shard"):
@@ -202,28 +204,50 @@ def test_another_file_of_the_same_size_is_found_at_opening(copy):
 
 def resign(folder):
     """Make the manifest of the store fit those of its shards again."""
-    manifest = read_json(folder / "manifest.json")
-    for entry in manifest["shards"]:
-        entry["sha256"] = store.sha256_file(folder / entry["name"] / "manifest.json")
-    del manifest["sha256"]
-    write_json(folder / "manifest.json", {**manifest, "sha256": digest(manifest)})
+    manifest = StoreManifest.read(folder / "manifest.json")
+    shards = [
+        entry.model_copy(update={"sha256": sha256_file(folder / entry.name / "manifest.json")})
+        for entry in manifest.shards
+    ]
+    changed(manifest, shards=shards).write(folder / "manifest.json")
+
+
+def changed(manifest, **fields):
+    """The manifest of a store with other content, whose identity fits."""
+    other = manifest.model_copy(update=fields)
+    return other.model_copy(update={"sha256": other.identity()})
 
 
 def test_a_store_that_is_not_there(tmp_path, one_line):
     assert "manifest.json: no such file" in verified(tmp_path, one_line)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format_version": 2, "shards": []}', "\xff"])
-def test_not_the_manifest_of_a_store(copy, text, one_line):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not valid JSON"),
+        ("\xff", "not valid JSON"),
+        ("[]", "not the manifest of a store"),
+        ("null", "not the manifest of a store"),
+        ("{}", "the manifest of a store of schema version None"),
+        ('{"schema_version": 1}', "its content does not match its record_sha256"),
+    ],
+)
+def test_not_the_manifest_of_a_store(copy, text, said, one_line):
     (copy / "manifest.json").write_text(text, encoding="latin-1")
-    assert "manifest.json: not " in verified(copy, one_line)
+    assert f"manifest.json: {said}" in verified(copy, one_line)
+
+
+def test_the_record_of_a_shard_is_not_that_of_a_store(copy, one_line):
+    shutil.copy(copy / "part-0/manifest.json", copy / "manifest.json")
+    assert "manifest.json: not the manifest of a store (" in verified(copy, one_line)
 
 
 def test_a_manifest_whose_figures_were_edited(copy):
     manifest = read_json(copy / "manifest.json")
     for key, value in (("tokens", 1), ("unigram_entropy", 1.5), ("vocab_size", 299)):
         write_json(copy / "manifest.json", {**manifest, key: value})
-        with pytest.raises(UserError, match="changed since it was written"):
+        with pytest.raises(UserError, match=r"manifest\.json: its content does not match its record_sha256"):
             Store.open(copy)
 
 
@@ -243,19 +267,18 @@ def test_the_manifest_of_a_shard_exchanged(copy):
 
 @pytest.mark.parametrize("name", ["../part-0", "/etc", "..", "", "a/b"])
 def test_a_shard_name_cannot_leave_the_store(copy, name):
-    manifest = read_json(copy / "manifest.json")
-    manifest["shards"][0]["name"] = name
-    del manifest["sha256"]
-    write_json(copy / "manifest.json", {**manifest, "sha256": digest(manifest)})
-    with pytest.raises(UserError, match="is not the name of a folder beside it"):
+    manifest = StoreManifest.read(copy / "manifest.json")
+    first = manifest.shards[0].model_copy(update={"name": name})
+    changed(manifest, shards=[first, *manifest.shards[1:]]).write(copy / "manifest.json")
+    with pytest.raises(UserError, match=r"manifest\.json: .*is not the name of a folder beside it"):
         Store.open(copy)
 
 
 def test_another_format(copy):
-    manifest = read_json(copy / "part-0" / "manifest.json")
-    write_json(copy / "part-0" / "manifest.json", {**manifest, "format_version": 2})
+    path = copy / "part-0" / "manifest.json"
+    ShardManifest.read(path).model_copy(update={"format_version": 2}).write(path)
     resign(copy)
-    with pytest.raises(UserError, match="part-0: format 2, this code reads 1"):
+    with pytest.raises(UserError, match=r"part-0/manifest\.json: not the manifest of a shard \(format_version: "):
         Store.open(copy)
 
 
@@ -304,23 +327,24 @@ def test_the_index_adds_up(tiny, copy):
     manifests = [read_json(folder / "manifest.json") for folder in shards_in(copy)]
     for key in ("rows_in", "kept", "tokens"):
         assert before[key] == sum(manifest[key] for manifest in manifests)
-    for split in store.SPLITS:
+    for split in SPLITS:
         for key in ("documents", "tokens"):
             assert before[split][key] == sum(manifest[split][key] for manifest in manifests)
-    assert Store.open(copy).sha256 == digest({key: value for key, value in before.items() if key != "sha256"})
+    own = ("sha256", "schema_version", "record_sha256")
+    assert Store.open(copy).sha256 == digest({key: value for key, value in before.items() if key not in own})
 
 
 def test_unigram_entropies_against_scipy(tiny):
     opened = Store.open(tiny.store)
     counts = [np.zeros(300), np.zeros(300)]
-    for row, split in zip(counts, store.SPLITS, strict=True):
+    for row, split in zip(counts, SPLITS, strict=True):
         for shard in opened.split(split):
             row += np.bincount(shard.tokens, minlength=300)
     train, held_out = counts
-    assert math.isclose(opened.manifest["unigram_entropy"], entropy(train), rel_tol=1e-12)
+    assert math.isclose(opened.manifest.unigram_entropy, entropy(train), rel_tol=1e-12)
     model, truth = (train + 1) / (train + 1).sum(), held_out / held_out.sum()
     expected = entropy(truth) + rel_entr(truth, model).sum()  # cross entropy = entropy + divergence
-    assert math.isclose(opened.manifest["unigram_cross_entropy"], expected, rel_tol=1e-12)
+    assert math.isclose(opened.manifest.unigram_cross_entropy, expected, rel_tol=1e-12)
 
 
 def test_cross_entropy_by_hand():
@@ -349,8 +373,8 @@ def test_a_shard_of_another_config(tiny, copy, changes):
 
 
 def test_shards_of_two_tokenizers(tiny, copy):
-    for path in (copy / "part-1").glob("*.json"):
-        write_json(path, {**read_json(path), "tokenizer_sha256": "0" * 64})
+    path = copy / "part-1/manifest.json"
+    ShardManifest.read(path).model_copy(update={"tokenizer_sha256": "0" * 64}).write(path)
     with pytest.raises(UserError, match="part-1: was prepared with another tokenizer than"):
         index(tiny, copy)
 
@@ -424,14 +448,14 @@ def test_no_document_is_in_both_splits_even_when_shards_share_ids(tiny, tmp_path
         prepare.prepare_shard(settings, shard, tmp_path / f"{shard}.parquet", tiny.tokenizer, tmp_path / shard)
     store.index(settings, [tmp_path / f"s{i}" for i in range(3)], tmp_path / "manifest.json")
     opened = Store.open(tmp_path)
-    names = {split: [n for shard in opened.split(split) for n in shard.ids.to_pylist()] for split in store.SPLITS}
+    names = {split: [n for shard in opened.split(split) for n in shard.ids.to_pylist()] for split in SPLITS}
     assert names["train"] and names["validation"] and not set(names["train"]) & set(names["validation"])
     found = collections.Counter(names["train"] + names["validation"])
     assert len(found) == 60
-    assert opened.manifest["duplicate_ids_across_shards"] == sum(n - 1 for n in found.values()) == 50
+    assert opened.manifest.duplicate_ids_across_shards == sum(n - 1 for n in found.values()) == 50
 
 
-@pytest.mark.parametrize("split", store.SPLITS)
+@pytest.mark.parametrize("split", SPLITS)
 def test_a_document_on_the_wrong_side_of_the_threshold_is_found(tiny, copy, split):
     """The guarantee is held against the keys that are stored, not against the code that stored them."""
     folder, bound = copy / "part-1", 0.1 * 2**64
@@ -486,30 +510,25 @@ def test_the_shortest_document_is_found_in_any_portions(lengths, at_a_time):
 def test_what_opening_found_out_is_not_looked_for_again(tiny):
     """A sampler asks for the shortest document; the offsets of a large store are read for it once."""
     opened = Store.open(tiny.store)
-    for split in store.SPLITS:
+    for split in SPLITS:
         shards = opened.split(split)
         assert all("shortest" in shard.__dict__ for shard in shards)
         assert all(one is other for one, other in zip(shards, opened.split(split), strict=True))
         assert [shard.name for shard in shards] == ["part-0", "part-1"]
 
 
-def counted(copy, changes):
-    """Give the shards' manifests these histograms; None: none."""
-    for name, lengths in zip(("part-0", "part-1"), changes, strict=True):
-        manifest = read_json(copy / name / "manifest.json")
-        manifest.pop("lengths", None)
-        write_json(copy / name / "manifest.json", manifest | ({"lengths": lengths} if lengths else {}))
-
-
 def test_lengths_are_summed(tiny, copy):
-    edges, other = [1, 16, 32, 64], [1, 10, 32, 64]
-    one = {"edges": edges, "kept": [0, 5, 7], "too_few_tokens": [3, 1, 0]}
-    two = {"edges": edges, "kept": [0, 10, 20], "too_few_tokens": [1, 0, 0]}
-    counted(copy, [one, two])
-    assert index(tiny, copy)["lengths"] == {"edges": edges, "kept": [0, 15, 27], "too_few_tokens": [4, 1, 0]}
-    counted(copy, [one, None])
-    assert index(tiny, copy)["lengths"] is None
-    counted(copy, [one, two | {"edges": other}])
+    paths = [copy / name / "manifest.json" for name in ("part-0", "part-1")]
+    manifests = [ShardManifest.read(path) for path in paths]
+    kept = [[0, 5, manifest.kept - 5] for manifest in manifests]
+    for path, manifest, bins in zip(paths, manifests, kept, strict=True):
+        lengths = Lengths(edges=[1, 16, 32, 64], kept=bins, too_few_tokens=[manifest.dropped["too_few_tokens"], 0, 0])
+        manifest.model_copy(update={"lengths": lengths}).write(path)
+    few = sum(manifest.dropped["too_few_tokens"] for manifest in manifests)
+    found = index(tiny, copy)["lengths"]
+    assert found == {"edges": [1, 16, 32, 64], "kept": [0, 10, kept[0][2] + kept[1][2]], "too_few_tokens": [few, 0, 0]}
+    other = lengths.model_copy(update={"edges": [1, 10, 32, 64]})
+    manifest.model_copy(update={"lengths": other}).write(path)
     with pytest.raises(UserError, match=r"part-1: its lengths are counted between other edges than in .*part-0"):
         index(tiny, copy)
 

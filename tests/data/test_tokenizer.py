@@ -217,7 +217,7 @@ def test_control_tokens_are_the_first_seventeen(encoder, full_value):
     assert len(encoder.control_texts) == N_CONTROL and encoder.control_texts[0] == "<|endoftext|>"
     ids = {token["content"]: token["id"] for token in full_value["added_tokens"] if token["special"]}
     assert [ids[text] for text in encoder.control_texts] == list(range(N_CONTROL))
-    assert encoder.manifest["eos_token_id"] == 0
+    assert encoder.manifest.eos_token_id == 0
     for text in encoder.control_texts:  # in Transformers they are what they are
         assert encoder.tokenizer.token_to_id(text) == ids[text]
 
@@ -264,7 +264,7 @@ def test_the_quickstart_is_the_cut_of_the_whole(quickstart, full_value, tmp_path
     names = ["manifest.json", "tokenizer.json", "tokenizer_config.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     encoder = Encoder(tmp_path)
-    assert encoder.vocab_size == 4096 and encoder.manifest["merges"] == 4096 - N_CONTROL - 235
+    assert encoder.vocab_size == 4096 and encoder.manifest.merges == 4096 - N_CONTROL - 235
 
 
 # ------------------------------------------------------------------ refusals

@@ -169,8 +169,8 @@ def test_shards_of_another_config_or_without_a_record_of_their_time(local, tiny)
     [
         ("manifest.json", "[]", "part-0/manifest.json: not the manifest of a shard"),
         ("manifest.json", "{", "part-0/manifest.json: not valid JSON"),
-        ("timing.json", "{}", "a timing.json is damaged"),
-        ("timing.json", "[1]", "a timing.json is damaged"),
+        ("timing.json", "{}", "part-0/timing.json: the timing of a shard of schema version None"),
+        ("timing.json", "[1]", "part-0/timing.json: not the timing of a shard"),
     ],
 )
 def test_damage_is_one_line(local, tiny, tmp_path, one_line, file, content, said):

@@ -68,7 +68,7 @@ match stage:
     case "tokenizer":
         all_of(args.out / "tokenizer.json", args.out / "manifest.json")
     case "prepare":
-        all_of(*(args.out / name for name in (*store.FILES, store.MANIFEST)))
+        all_of(*(args.out / name for name in (*store.FILES, "manifest.json")))
     case "train":
         train()
     case "export":

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.data.pieces import LONGEST, PART, FastPath, finder, parts
 from tokencodes.data.store import token_dtype
 from tokencodes.errors import UserError
 from tokencodes.files import read_json, sha256_file
 
-MANIFEST_KEYS = {"sha256", "vocab_size", "control_tokens", "bytes_without_token"}  # those that are read again
 TOGETHER = 256 * PART  # characters encoded together: the more, the less often is each piece looked up
 REFERENCE_AT_A_TIME = 16 * PART  # characters; `tokenizers` holds some 100 bytes a token while it works
 
@@ -25,18 +25,16 @@ class Encoder:
     def __init__(self, folder: Path):
         """Load what `build` wrote. Raises UserError if it is missing or not the file that its manifest records."""
         path = folder / "tokenizer.json"
-        self.manifest = read_json(folder / "manifest.json")
-        if not isinstance(self.manifest, dict) or not self.manifest.keys() >= MANIFEST_KEYS:
-            raise UserError(f"{folder / 'manifest.json'}: not a tokenizer's; run `tokencodes tokenizer` again")
-        if not path.is_file() or sha256_file(path) != self.manifest["sha256"]:
+        self.manifest = TokenizerManifest.read(folder / MANIFEST)
+        if not path.is_file() or sha256_file(path) != self.manifest.sha256:
             raise UserError(f"{path}: missing, or changed since it was built; run `tokencodes tokenizer` again")
         self.tokenizer = Tokenizer.from_file(str(path))
         self.tokenizer.encode_special_tokens = True
-        self.sha256: str = self.manifest["sha256"]
-        self.vocab_size: int = self.manifest["vocab_size"]
-        self.control_texts: tuple[str, ...] = tuple(self.manifest["control_tokens"])
+        self.sha256: str = self.manifest.sha256
+        self.vocab_size: int = self.manifest.vocab_size
+        self.control_texts: tuple[str, ...] = tuple(self.manifest.control_tokens)
         self.has_control_text = finder(self.control_texts)  # whether a text holds the text of a control token
-        self.missing_bytes = bytes(self.manifest["bytes_without_token"])
+        self.missing_bytes = bytes(self.manifest.bytes_without_token)
         dtype = token_dtype(self.vocab_size)
         self.fast = FastPath.of(read_json(path), self.tokenizer, self.control_texts, dtype)
 

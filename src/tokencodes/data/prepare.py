@@ -28,9 +28,10 @@ import pyarrow.parquet as pq
 from tokencodes import config
 from tokencodes.data import store
 from tokencodes.data.encoder import TOGETHER, Encoder
+from tokencodes.data.manifest import FORMAT, MANIFEST, SPLITS, TIMING, Lengths, ShardManifest, ShardTiming, SplitCounts
 from tokencodes.data.spec import Data, LocalSource, data_digest
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import fsync_directory, fsync_file, full_disk_named, lock, sha256_file, write_json
+from tokencodes.files import fsync_directory, fsync_file, full_disk_named, lock, sha256_file
 
 REASONS = (
     "null_text",
@@ -55,7 +56,7 @@ RECHECKED = 0.001  # share of documents that the reference encodes too; the firs
 BUFFER = 2**20  # bytes of a column that are read ahead; else Arrow holds the whole of a row group
 SECONDS_BETWEEN_LINES = 10.0
 SCRATCH = ".scratch-"
-TIMING = "timing.json"
+LENGTHS = ("kept", "too_few_tokens")  # documents whose lengths are counted
 BINS_PER_OCTAVE, OCTAVES = 2, 32  # of the lengths' histogram
 LENGTH_EDGES = sorted({int(2 ** (i / BINS_PER_OCTAVE)) for i in range(BINS_PER_OCTAVE * OCTAVES + 1)})  # in tokens
 
@@ -208,12 +209,12 @@ class _SplitWriter:
         self.max_id = max(self.max_id, int(tokens.max()))
         self.unigram += np.bincount(tokens, minlength=len(self.unigram))
 
-    def facts(self) -> dict[str, int]:
-        return {"documents": len(self.ids), "tokens": self.n_tokens}
+    def counts(self) -> SplitCounts:
+        return SplitCounts(documents=len(self.ids), tokens=self.n_tokens)
 
     def write(self, out: Path, header: dict) -> None:
         """The split's Arrow file in `out`, once the scratch file is closed."""
-        header = {**header, "split": self.name, **self.facts(), "max_id": self.max_id}
+        header = {**header, "split": self.name, **self.counts().model_dump(), "max_id": self.max_id}
         store.write_split(out / f"{self.name}.arrow", self.ids, self.keys, self.lengths, self.raw, header)
 
 
@@ -249,10 +250,10 @@ def _alone(out: Path) -> Iterator[None]:
 
 def _put_in_place(scratch: Path, out: Path) -> None:
     """Move a shard's files: the old manifest goes first, the new one comes last, so at no time is a mixture whole."""
-    files = [TIMING, *store.FILES, store.MANIFEST]
+    files = [TIMING, *store.FILES, MANIFEST]
     for name in files:
         fsync_file(scratch / name)
-    (out / store.MANIFEST).unlink(missing_ok=True)
+    (out / MANIFEST).unlink(missing_ok=True)
     fsync_directory(out)
     for name in files:
         os.replace(scratch / name, out / name)
@@ -265,8 +266,8 @@ class _Work:
     def __init__(self, settings: config.Config, shard: str, encoder: Encoder, out: Path, stack: ExitStack):
         self.data, self.shard, self.encoder = settings.data, shard, encoder
         self.keep = _Filter(settings.data, encoder)
-        self.splits = {name: _SplitWriter(name, out, settings.model.vocab_size, stack) for name in store.SPLITS}
-        self.lengths = {name: np.zeros(len(LENGTH_EDGES) - 1, dtype=np.int64) for name in store.LENGTHS}
+        self.splits = {name: _SplitWriter(name, out, settings.model.vocab_size, stack) for name in SPLITS}
+        self.lengths = {name: np.zeros(len(LENGTH_EDGES) - 1, dtype=np.int64) for name in LENGTHS}
         self.waiting: list[tuple[str, str]] = []
         self.n_waiting = 0
         self.characters = self.bytes = self.control = self.lost = self.rechecked = 0
@@ -327,18 +328,18 @@ class _Work:
 
     def facts(self) -> dict[str, Any]:
         """What the shard's manifest says of its documents."""
-        splits = {name: split.facts() for name, split in self.splits.items()}
+        splits = {name: split.counts() for name, split in self.splits.items()}
         return {
             "rows_in": self.keep.rows_in,
-            "kept": sum(fact["documents"] for fact in splits.values()),
+            "kept": sum(each.documents for each in splits.values()),
             "dropped": self.keep.dropped,
-            "tokens": sum(fact["tokens"] for fact in splits.values()),
+            "tokens": sum(each.tokens for each in splits.values()),
             **splits,
             "characters": self.characters,
             "bytes": self.bytes,
             "control_token_text": self.control,
             "bytes_without_token": self.lost,
-            "lengths": {"edges": LENGTH_EDGES, **{name: found.tolist() for name, found in self.lengths.items()}},
+            "lengths": Lengths(edges=LENGTH_EDGES, **{name: bins.tolist() for name, bins in self.lengths.items()}),
         }
 
     def say(self, seconds: float) -> None:
@@ -375,7 +376,7 @@ def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out:
         )
     vocab_size = settings.model.vocab_size
     header = {
-        "format_version": store.FORMAT,
+        "format_version": FORMAT,
         "vocab_size": vocab_size,
         "tokenizer_sha256": encoder.sha256,
         "data_sha256": data_digest(settings.data, vocab_size),
@@ -383,15 +384,14 @@ def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out:
     }
     for split in work.splits.values():
         split.write(out, header)
-    np.save(out / store.UNIGRAM, np.stack([work.splits[name].unigram for name in store.SPLITS]))
+    np.save(out / store.UNIGRAM, np.stack([work.splits[name].unigram for name in SPLITS]))
     files = {name: {"sha256": sha256_file(out / name), "bytes": (out / name).stat().st_size} for name in store.FILES}
-    write_json(out / store.MANIFEST, {**header, **facts, "files": files})
-    timing = {
-        "raw_bytes": raw.stat().st_size,  # here, for the same documents in another compression are the same shard
-        "wall_s": time.monotonic() - begun,
-        "cpu_s": time.process_time() - begun_cpu,
-        "encode_cpu_s": work.encode_cpu_s,
-        "encoded_bytes": work.encoded_bytes,
-        "encoded_tokens": work.encoded_tokens,
-    }
-    write_json(out / TIMING, timing)
+    ShardManifest(**header, **facts, files=files).write(out / MANIFEST)
+    ShardTiming(
+        raw_bytes=raw.stat().st_size,
+        wall_s=time.monotonic() - begun,
+        cpu_s=time.process_time() - begun_cpu,
+        encode_cpu_s=work.encode_cpu_s,
+        encoded_bytes=work.encoded_bytes,
+        encoded_tokens=work.encoded_tokens,
+    ).write(out / TIMING)

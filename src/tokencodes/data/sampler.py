@@ -14,7 +14,8 @@ relative error of n / 2^53. Word 0 draws the document, word 1 the start.
 
 import numpy as np
 
-from tokencodes.data.store import SPLITS, Store
+from tokencodes.data.manifest import SPLITS
+from tokencodes.data.store import Store
 from tokencodes.errors import UserError
 
 WORDS = 4  # of a Philox block

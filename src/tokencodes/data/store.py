@@ -18,20 +18,25 @@ import numpy as np
 import pyarrow as pa
 
 from tokencodes import config
+from tokencodes.data.manifest import (
+    FORMAT,
+    MANIFEST,
+    SPLITS,
+    Counts,
+    Lengths,
+    ShardEntry,
+    ShardManifest,
+    StoreManifest,
+    total,
+)
 from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import atomic_path, digest, json_text, read_json, sha256_file, write_json
+from tokencodes.files import atomic_path, json_text, sha256_file
 
-FORMAT = 1
-SPLITS = ("train", "validation")
 HEADER = b"tokencodes"
-MANIFEST, UNIGRAM = "manifest.json", "unigram.npy"
+UNIGRAM = "unigram.npy"
 FILES = ("train.arrow", "validation.arrow", UNIGRAM)  # of a shard, beside its manifest
-SHARED = ("format_version", "vocab_size", "tokenizer_sha256", "data_sha256")  # by all headers and manifests of a store
-SHARD_KEYS = {*SHARED, *SPLITS, "shard", "rows_in", "kept", "dropped", "tokens", "files"}
 REMEDY = "prepare the shard again"
-SIZES = ("characters", "bytes")  # of the kept documents' texts
-LENGTHS = ("kept", "too_few_tokens")  # documents by their number of tokens are counted for these, beside the `edges`
 AT_A_TIME = 2**16  # offsets looked at together: they stay in a core's cache
 KEYS_AT_A_TIME = 2**24  # keys sorted together, at most: 128 MiB
 
@@ -171,86 +176,78 @@ def write_split(path: Path, ids: list[str], keys: list[int], lengths: list[int],
 class Store:
     """A whole corpus, tokenised and split."""
 
-    def __init__(self, path: Path, manifest: dict[str, Any]):
+    def __init__(self, path: Path, manifest: StoreManifest):
         self.path, self.manifest = path, manifest
-        self.sha256: str = manifest["sha256"]
         self._checked: dict[str, dict[str, Shard]] = {}  # by shard and split; what their check found out is kept
+
+    @property
+    def sha256(self) -> str:
+        """The identity of the store."""
+        return self.manifest.sha256
 
     @classmethod
     def open(cls, path: Path, *, vocab_size: int | None = None, tokenizer_sha256: str | None = None) -> "Store":
         """Open with the cheap check of every shard. Raises UserError if something is missing, damaged or not what is
         asked for (`vocab_size`, `tokenizer_sha256`)."""
-        store = cls(Path(path), _index(Path(path)))
+        store = cls(Path(path), StoreManifest.read(Path(path) / MANIFEST))
         for name, value in (("vocab_size", vocab_size), ("tokenizer_sha256", tokenizer_sha256)):
-            if value is not None and store.manifest[name] != value:
+            if value is not None and (stated := getattr(store.manifest, name)) != value:
                 raise UserError(
-                    f"{path}: its {name} is {store.manifest[name]}, {value} is asked for; prepare the corpus with this "
+                    f"{path}: its {name} is {stated}, {value} is asked for; prepare the corpus with this "
                     "tokenizer and vocab_size, or name the store that was"
                 )
-        for entry in store.manifest["shards"]:
-            folder = store.path / entry["name"]
-            if not (folder / MANIFEST).is_file() or sha256_file(folder / MANIFEST) != entry["sha256"]:
-                raise UserError(f"{folder}: not the shard that the store's manifest lists; {REMEDY} and index again")
-            store._checked[folder.name] = _check_shard(folder, _shard_manifest(folder))
+        for entry in store.manifest.shards:
+            store._checked[entry.name] = _check_shard(store.path / entry.name, _listed(store.path, entry))
         return store
 
     def split(self, name: str) -> list[Shard]:
         """The shards of `train` or `validation`, in the corpus' order."""
-        names = [entry["name"] for entry in self.manifest["shards"]]
+        names = [entry.name for entry in self.manifest.shards]
         return [
             self._checked[shard][name] if shard in self._checked else Shard(shard, self.path / shard / f"{name}.arrow")
             for shard in names
         ]
 
 
-def _index(path: Path) -> dict[str, Any]:
-    """The store's manifest, checked against its own digest."""
-    manifest, where = read_json(path / MANIFEST), path / MANIFEST
-    if not isinstance(manifest, dict) or manifest.get("format_version") != FORMAT or "shards" not in manifest:
-        raise UserError(f"{where}: not the manifest of a store in format {FORMAT}; run `tokencodes index`")
-    if manifest.get("sha256") != digest({key: value for key, value in manifest.items() if key != "sha256"}):
-        raise UserError(f"{where}: changed since it was written; run `tokencodes index` again")
-    for entry in manifest["shards"]:
-        if entry["name"] != Path(entry["name"]).name or entry["name"] in ("", ".."):
-            raise UserError(f"{where}: {entry['name']!r} is not the name of a folder beside it")
-    return manifest
+def _listed(path: Path, entry: ShardEntry) -> ShardManifest:
+    """The manifest of a shard, which must be the one that the manifest of the store at `path` lists."""
+    folder = path / entry.name
+    if not (folder / MANIFEST).is_file() or sha256_file(folder / MANIFEST) != entry.sha256:
+        raise UserError(f"{folder}: not the shard that the store's manifest lists; {REMEDY} and index again")
+    return _shard_manifest(folder)
 
 
-def _shard_manifest(folder: Path) -> dict[str, Any]:
+def _shard_manifest(folder: Path) -> ShardManifest:
     """The manifest of one shard, which must be this shard's."""
-    manifest = read_json(folder / MANIFEST)
-    if not isinstance(manifest, dict) or not manifest.keys() >= SHARD_KEYS or manifest["files"].keys() != {*FILES}:
-        raise UserError(f"{folder / MANIFEST}: not the manifest of a shard; {REMEDY}")
-    if manifest["format_version"] != FORMAT:
-        raise UserError(f"{folder}: format {manifest['format_version']}, this code reads {FORMAT}; {REMEDY}")
-    if manifest["shard"] != folder.name:
-        raise UserError(f"{folder}: holds shard {manifest['shard']}, not the one that it is named after; {REMEDY}")
+    manifest = ShardManifest.read(folder / MANIFEST)
+    if manifest.files.keys() != {*FILES}:
+        raise UserError(f"{folder / MANIFEST}: does not list the files of a shard; {REMEDY}")
+    if manifest.shard != folder.name:
+        raise UserError(f"{folder}: holds shard {manifest.shard}, not the one that it is named after; {REMEDY}")
     return manifest
 
 
-def _check_shard(folder: Path, manifest: dict[str, Any]) -> dict[str, Shard]:
+def _check_shard(folder: Path, manifest: ShardManifest) -> dict[str, Shard]:
     """The cheap check of a shard: sizes of its files, and what Shard.check does. Returns its splits by name."""
     for name in FILES:
-        if not (folder / name).is_file() or (folder / name).stat().st_size != manifest["files"][name]["bytes"]:
+        if not (folder / name).is_file() or (folder / name).stat().st_size != manifest.files[name].bytes:
             raise UserError(f"{folder / name}: missing or cut; {REMEDY}")
     splits = {split: Shard(folder.name, folder / f"{split}.arrow") for split in SPLITS}
     for split, shard in splits.items():
-        shard.check({key: manifest[key] for key in (*SHARED, "shard")} | {"split": split} | manifest[split])
+        shard.check({**manifest.header(), "split": split, **manifest.split(split).model_dump()})
     return splits
 
 
 def verify(path: Path) -> None:
     """The full check: the SHA-256 of every file, the cheap check, and that every id is below V. Raises UserError."""
-    manifest = _index(path)
-    if (path / MANIFEST).read_bytes() != json_text(manifest).encode():
+    manifest = StoreManifest.read(path / MANIFEST)
+    if (path / MANIFEST).read_bytes() != json_text(manifest.content()).encode():
         raise UserError(f"{path / MANIFEST}: not the bytes that were written; run `tokencodes index` again")
     n_files = 0
-    for entry in manifest["shards"]:
-        folder = path / entry["name"]
-        if not (folder / MANIFEST).is_file() or sha256_file(folder / MANIFEST) != entry["sha256"]:
-            raise UserError(f"{folder}: not the shard that the store's manifest lists; {REMEDY} and index again")
-        for name, file in _shard_manifest(folder)["files"].items():
-            if not (folder / name).is_file() or sha256_file(folder / name) != file["sha256"]:
+    for entry in manifest.shards:
+        folder = path / entry.name
+        for name, file in _listed(path, entry).files.items():
+            if not (folder / name).is_file() or sha256_file(folder / name) != file.sha256:
                 raise UserError(f"{folder / name}: missing, or not the bytes that were written; {REMEDY}")
             n_files += 1
     store = Store.open(path)
@@ -258,7 +255,7 @@ def verify(path: Path) -> None:
         for shard in store.split(split):
             if len(shard.tokens) and int(shard.tokens.max()) != shard.header["max_id"]:
                 raise UserError(f"{shard.path}: its largest id is not the one in its header; {REMEDY}")
-    print(f"{path}: {len(manifest['shards'])} shards, {n_files} files, every byte as written")
+    print(f"{path}: {len(manifest.shards)} shards, {n_files} files, every byte as written")
 
 
 # --------------------------------------------------------------------- index
@@ -298,68 +295,61 @@ def index(settings: config.Config, shards: list[Path], out: Path) -> None:
     Raises UserError if a shard is missing, damaged, named twice, or was prepared from another config or tokenizer, if a
     document is in the other split than its key says, or if a split has no document.
     """
-    expected = data_digest(settings.data, settings.model.vocab_size)
+    vocab_size = settings.model.vocab_size
+    expected = data_digest(settings.data, vocab_size)
     entries, manifests, keys = [], [], {split: [] for split in SPLITS}
-    counts = np.zeros((len(SPLITS), settings.model.vocab_size), dtype=np.int64)
+    counts = np.zeros((len(SPLITS), vocab_size), dtype=np.int64)
     for folder in shards:
         if folder.parent.resolve() != out.parent.resolve():
             raise UserError(f"{folder}: lies not beside {out}; a store's shards are in one folder with its manifest")
-        if any(entry["name"] == folder.name for entry in entries):
+        if any(entry.name == folder.name for entry in entries):
             raise UserError(f"{folder}: named twice; its documents would count twice")
         manifest = _shard_manifest(folder)
-        if manifest["data_sha256"] != expected:
+        if manifest.data_sha256 != expected:
             raise UserError(f"{folder}: was prepared with another `data` section or vocab_size; {REMEDY}")
-        if manifests and manifest["tokenizer_sha256"] != manifests[0]["tokenizer_sha256"]:
+        if manifests and manifest.tokenizer_sha256 != manifests[0].tokenizer_sha256:
             raise UserError(f"{folder}: was prepared with another tokenizer than {shards[0]}; {REMEDY}")
         splits = _check_shard(folder, manifest)
-        if sha256_file(folder / UNIGRAM) != manifest["files"][UNIGRAM]["sha256"]:
-            raise UserError(f"{folder / UNIGRAM}: not the bytes that were written; {REMEDY}")
-        manifests.append(manifest)
-        counts += np.load(folder / UNIGRAM)
+        _check_sides(folder, splits["train"].keys, splits["validation"].keys, settings.data.split.threshold)
+        counts += _unigrams(folder, manifest)
         for split, shard in splits.items():
             keys[split].append(shard.keys)
-        _check_sides(folder, splits["train"].keys, splits["validation"].keys, settings.data.split.threshold)
-        entries.append(
-            {
-                "name": folder.name,
-                "sha256": sha256_file(folder / MANIFEST),
-                **{key: manifest[key] for key in ("rows_in", "kept", "dropped", "tokens", *SPLITS)},
-                **{key: manifest[key] for key in SIZES if key in manifest},
-            }
-        )
-    totals = {split: _total(manifests, split) for split in SPLITS}
-    if not totals["train"]["documents"] or not totals["validation"]["documents"]:
-        empty = "validation" if totals["train"]["documents"] else "train"
+        manifests.append(manifest)
+        entries.append(ShardEntry(name=folder.name, sha256=sha256_file(folder / MANIFEST), **_counts(manifest)))
+    sums = total(manifests)
+    if not sums.train.documents or not sums.validation.documents:
+        empty = "validation" if sums.train.documents else "train"
         raise UserError(f"the {empty} split has no document; change data.split.threshold or seed, or use more data")
-    reasons = list(dict.fromkeys(reason for manifest in manifests for reason in manifest["dropped"]))
-    body = {
-        "format_version": FORMAT,
-        "vocab_size": settings.model.vocab_size,
-        "tokenizer_sha256": manifests[0]["tokenizer_sha256"],
-        "data_sha256": expected,
-        "rows_in": sum(manifest["rows_in"] for manifest in manifests),
-        "kept": sum(manifest["kept"] for manifest in manifests),
-        "dropped": {reason: sum(m["dropped"].get(reason, 0) for m in manifests) for reason in reasons},
-        "tokens": sum(manifest["tokens"] for manifest in manifests),
-        **totals,
-        **{key: sum(manifest[key] for manifest in manifests) for key in SIZES if all(key in m for m in manifests)},
-        "lengths": _lengths(shards, manifests),
-        "duplicate_ids_across_shards": sum(duplicates(each) for each in keys.values()),
-        "unigram_entropy": entropy(counts[0]),
-        "unigram_cross_entropy": cross_entropy(counts[0], counts[1]),
-        "shards": entries,
-    }
-    write_json(out, {**body, "sha256": digest(body)})
-    train, held_out = totals["train"], totals["validation"]
+    manifest = StoreManifest.of(
+        vocab_size=vocab_size,
+        tokenizer_sha256=manifests[0].tokenizer_sha256,
+        data_sha256=expected,
+        **_counts(sums),
+        lengths=_lengths(shards, manifests),
+        duplicate_ids_across_shards=sum(duplicates(each) for each in keys.values()),
+        unigram_entropy=entropy(counts[0]),
+        unigram_cross_entropy=cross_entropy(counts[0], counts[1]),
+        shards=entries,
+    )
+    manifest.write(out)
+    train, held_out = manifest.train, manifest.validation
     print(
-        f"{out}: {body['rows_in']:,} rows, {body['kept']:,} kept; train {train['documents']:,} documents with "
-        f"{train['tokens']:,} tokens, validation {held_out['documents']:,} with {held_out['tokens']:,}; "
-        f"unigram entropy {body['unigram_entropy']:.4f} nats (a uniform guess: {math.log(body['vocab_size']):.4f})"
+        f"{out}: {manifest.rows_in:,} rows, {manifest.kept:,} kept; train {train.documents:,} documents with "
+        f"{train.tokens:,} tokens, validation {held_out.documents:,} with {held_out.tokens:,}; "
+        f"unigram entropy {manifest.unigram_entropy:.4f} nats (a uniform guess: {math.log(vocab_size):.4f})"
     )
 
 
-def _total(manifests: list[dict[str, Any]], split: str) -> dict[str, int]:
-    return {key: sum(manifest[split][key] for manifest in manifests) for key in ("documents", "tokens")}
+def _counts(manifest: Counts) -> dict[str, Any]:
+    """The fields of Counts alone."""
+    return {name: getattr(manifest, name) for name in Counts.model_fields}
+
+
+def _unigrams(folder: Path, manifest: ShardManifest) -> np.ndarray:
+    """How often each token occurs in each split of a shard: int64 (2, V)."""
+    if sha256_file(folder / UNIGRAM) != manifest.files[UNIGRAM].sha256:
+        raise UserError(f"{folder / UNIGRAM}: not the bytes that were written; {REMEDY}")
+    return np.load(folder / UNIGRAM)
 
 
 def _check_sides(folder: Path, train: np.ndarray, held_out: np.ndarray, threshold: float) -> None:
@@ -369,14 +359,15 @@ def _check_sides(folder: Path, train: np.ndarray, held_out: np.ndarray, threshol
         raise UserError(f"{folder}: a document is in the other split than its key says; {REMEDY}")
 
 
-def _lengths(shards: list[Path], manifests: list[dict[str, Any]]) -> dict[str, list[int]] | None:
-    """The summed histograms of lengths; None if a shard is from before they were counted."""
-    counted = [manifest["lengths"] for manifest in manifests if "lengths" in manifest]
-    if len(counted) < len(manifests):
-        return None
-    edges = counted[0]["edges"]
+def _lengths(shards: list[Path], manifests: list[ShardManifest]) -> Lengths:
+    """The summed histograms of lengths."""
+    counted = [manifest.lengths for manifest in manifests]
+    edges = counted[0].edges
     for folder, each in zip(shards, counted, strict=True):
-        if each["edges"] != edges:
+        if each.edges != edges:
             raise UserError(f"{folder}: its lengths are counted between other edges than in {shards[0]}; {REMEDY}")
-    sums = {fate: [sum(n) for n in zip(*(each[fate] for each in counted), strict=True)] for fate in LENGTHS}
-    return {"edges": edges, **sums}
+    return Lengths(
+        edges=edges,
+        kept=[sum(bins) for bins in zip(*(each.kept for each in counted), strict=True)],
+        too_few_tokens=[sum(bins) for bins in zip(*(each.too_few_tokens for each in counted), strict=True)],
+    )

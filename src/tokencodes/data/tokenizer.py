@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tokencodes import config
 from tokencodes.data import hub, wheel
+from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.data.pieces import byte_letters
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import atomic_path, full_disk_named, json_text, read_json
@@ -178,19 +179,19 @@ def build(settings: config.Config, out: Path) -> None:
         "clean_up_tokenization_spaces": False,
         "model_max_length": MAX_CONTEXT,
     }
-    manifest = {
-        "sha256": sha256,
-        "vocab_size": vocab_size,
-        "merges": len(value["model"]["merges"]),
-        "eos_token_id": ids[END_OF_TEXT],
-        "control_tokens": [token["content"] for token in special],
-        "bytes_without_token": bytes_without_token(value),
-        "source": spec.model_dump(mode="json"),
-        **({"commit": commit} if commit else {}),
-    }
+    manifest = TokenizerManifest(
+        sha256=sha256,
+        vocab_size=vocab_size,
+        merges=len(value["model"]["merges"]),
+        eos_token_id=ids[END_OF_TEXT],
+        control_tokens=[token["content"] for token in special],
+        bytes_without_token=bytes_without_token(value),
+        source=spec,
+        commit=commit,
+    )
     with ExitStack() as stack:  # all are written before the first is put in its place: the last one entered
         for name, content in (
-            ("manifest.json", json_text(manifest)),
+            (MANIFEST, json_text(manifest.content())),
             ("tokenizer_config.json", json_text(for_transformers)),
             ("tokenizer.json", text),
         ):

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from tokencodes import config
 from tokencodes.data import hub, source, store
+from tokencodes.data.manifest import MANIFEST, TIMING, ShardManifest, ShardTiming, total
 from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import read_json
 
 # MB of text in a CPU second of the whole preparation. benchmarks/encode.py measured 34 (docs/data.md), on a corpus in
 # which words come again more often than on the web.
@@ -139,43 +139,33 @@ def _measured(settings: config.Config, shards: list[str]) -> dict[str, Any]:
     expected = data_digest(settings.data, settings.model.vocab_size)
     manifests, timings = [], []
     for shard in shards:
-        if not (folder / shard / store.MANIFEST).is_file():
+        if not (folder / shard / MANIFEST).is_file():
             continue
-        manifest = read_json(folder / shard / store.MANIFEST)
-        if not isinstance(manifest, dict) or not manifest.keys() >= store.SHARD_KEYS:
-            raise UserError(f"{folder / shard / store.MANIFEST}: not the manifest of a shard; {store.REMEDY}")
-        if manifest["data_sha256"] != expected:  # of another config: nothing that this one would get
+        manifest = ShardManifest.read(folder / shard / MANIFEST)
+        if manifest.data_sha256 != expected:  # of another config: nothing that this one would get
             continue
         manifests.append(manifest)
-        if (folder / shard / "timing.json").is_file():
-            timings.append(read_json(folder / shard / "timing.json"))
+        if (folder / shard / TIMING).is_file():
+            timings.append(ShardTiming.read(folder / shard / TIMING))
     if not manifests:
         return {"source": MEASURED}
     scale = len(shards) / len(manifests)
 
-    def total(*keys: str) -> float:
-        values = manifests
-        for key in keys:
-            values = [value[key] for value in values]
-        return round(sum(values) * scale)
-
+    counts = total(manifests)
     found = {
         "source": MEASURED if scale == 1 else f"{MEASURED} in {len(manifests)} of {len(shards)} shards",
-        "documents": total("rows_in"),
-        "kept_documents": total("kept"),
-        "kept_tokens": total("tokens"),
-        "train_documents": total("train", "documents"),
-        "train_tokens": total("train", "tokens"),
-        "store_bytes": round(sum(file["bytes"] for m in manifests for file in m["files"].values()) * scale),
+        "documents": round(counts.rows_in * scale),
+        "kept_documents": round(counts.kept * scale),
+        "kept_tokens": round(counts.tokens * scale),
+        "train_documents": round(counts.train.documents * scale),
+        "train_tokens": round(counts.train.tokens * scale),
+        "store_bytes": round(sum(file.bytes for each in manifests for file in each.files.values()) * scale),
     }
     if len(timings) < len(manifests):
         return found
-    try:
-        n_bytes, cpu = (sum(timing[key] for timing in timings) for key in ("encoded_bytes", "cpu_s"))
-        raw = [timing["raw_bytes"] for timing in timings]
-        found |= {"raw_bytes": round(sum(raw) * scale), "largest_raw_bytes": max(raw)}
-    except (LookupError, TypeError) as error:
-        raise UserError(f"{folder}: a timing.json is damaged ({one_line(error)}); delete it") from None
+    n_bytes, cpu = sum(each.encoded_bytes for each in timings), sum(each.cpu_s for each in timings)
+    raw = [each.raw_bytes for each in timings]
+    found |= {"raw_bytes": round(sum(raw) * scale), "largest_raw_bytes": max(raw)}
     return found | ({"text_bytes": round(n_bytes * scale), "mb_per_cpu_second": n_bytes / 1e6 / cpu} if cpu else {})
 
 

@@ -12,13 +12,13 @@ import transformers
 from safetensors import SafetensorError
 
 from tokencodes import config
+from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import (
     DISK_FULL,
     fsync_directory,
     fsync_file,
     full_disk_named,
-    read_json,
     sha256_file,
     write_text,
 )
@@ -71,15 +71,12 @@ def trained(run_dir: Path) -> tuple[Run, Transformer, inputs.Inputs, Final]:
 
 def end_of_text(tokenizer: Path) -> int:
     """The id of the token that ends a document. Raises UserError if `tokencodes tokenizer` did not write the folder."""
-    stated = read_json(tokenizer / "manifest.json")
-    end = stated.get("eos_token_id") if isinstance(stated, dict) else None
-    if not isinstance(end, int) or isinstance(end, bool):
-        raise UserError(f"{tokenizer / 'manifest.json'}: does not say eos_token_id; run `tokencodes tokenizer` again")
+    manifest = TokenizerManifest.read(tokenizer / MANIFEST)
     if not (tokenizer / "tokenizer.json").is_file():
         raise UserError(
             f"{tokenizer / 'tokenizer.json'}: no such file; run `tokencodes tokenizer`, and give its folder"
         )
-    return end
+    return manifest.eos_token_id
 
 
 def card(run: Run, final: Final) -> str:

@@ -111,7 +111,7 @@ class Trainer:
         self.facts = {
             "identity": run.identity(),
             "store_sha256": store.sha256,
-            "tokenizer_sha256": store.manifest["tokenizer_sha256"],
+            "tokenizer_sha256": store.manifest.tokenizer_sha256,
             "codes_sha256": interface.codes_sha256,
         }
         self.code = codeversion.digest("tokencodes.train.loop")
@@ -125,7 +125,7 @@ class Trainer:
         if train.compile:
             self.module = torch.compile(self.module)
         self.global_windows = train.tokens_per_step // context
-        windows = min(train.validation_windows, store.manifest["validation"]["tokens"] // (context + 1))
+        windows = min(train.validation_windows, store.manifest.validation.tokens // (context + 1))
         held_out = Sampler(store, "validation", context, run.data.split.seed)
         self.validation = held_out.windows(0, range(ranks.rank, max(1, windows), ranks.world_size))
         self.n_validation = max(1, windows)
@@ -365,13 +365,13 @@ class Trainer:
             tokens=train.max_steps * train.tokens_per_step,
             train_loss=math.fsum(recent) / len(recent),
             val_loss=records[-1]["val_loss"],
-            unigram_entropy=manifest["unigram_entropy"],
-            unigram_cross_entropy=manifest["unigram_cross_entropy"],
+            unigram_entropy=manifest.unigram_entropy,
+            unigram_cross_entropy=manifest.unigram_cross_entropy,
             checkpoint=str(path.relative_to(self.out)),
             model_sha256=sha256_file(path / "model.safetensors"),
             metrics_sha256=sha256_file(self.out / "metrics.jsonl"),
             store_sha256=self.store.sha256,
-            tokenizer_sha256=manifest["tokenizer_sha256"],
+            tokenizer_sha256=manifest.tokenizer_sha256,
             codes_sha256=self.facts["codes_sha256"],
             run_sha256=digest(self.run.identity()),
             code=self.code,
@@ -412,7 +412,7 @@ def hardware(ranks: distributed.Ranks) -> dict[str, Any]:
 def check_store(run: Run, store: Store) -> None:
     """Raises UserError if the store was prepared from another data section than the run names."""
     expected = data_digest(run.data, run.model.vocab_size)
-    if store.manifest["data_sha256"] != expected:
+    if store.manifest.data_sha256 != expected:
         raise UserError(
             "the store was prepared with another `data` section or vocab_size than this run's; prepare it again or "
             "restore the config"
