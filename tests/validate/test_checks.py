@@ -137,7 +137,7 @@ def test_any_flipped_bit_of_the_code_book_is_named(tiny, copy, name):
             in (found["code_book"])
         )
         assert "decoder.input.codebook" in found["tensors"]
-        assert "codebook differs" in found["adapter"] and "files" in found
+        assert "codebook is not the one" in found["adapter"] and "files" in found
         edit(folder, lambda tensors, at=(token, coordinate): flip(tensors, *at))
 
 
