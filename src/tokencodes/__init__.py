@@ -5,19 +5,25 @@ import importlib.abc
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-
-try:
-    __version__ = version("tokencodes")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0.0.0"
 
 # What of ours Transformers' Auto classes have to know, by the module of theirs that has to be there first.
 REGISTERED_BY = {
     "transformers.models.auto.configuration_auto": "tokencodes.model.hf_config",
     "transformers.models.auto.modeling_auto": "tokencodes.model.hf",
 }
+
+
+def __getattr__(name: str) -> str:
+    """`__version__`, read from the installed package when it is first asked for: most stages never do."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("tokencodes")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0.0.0"
 
 
 class _RegisterWithTransformers(importlib.abc.MetaPathFinder):

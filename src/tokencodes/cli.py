@@ -1,345 +1,429 @@
-"""`tokencodes STAGE ...`: one subcommand a rule. Arguments in, one call, an exit code out; no logic here.
+"""`tokencodes STAGE ...`: one subcommand per rule. Arguments in, one call, an exit code out; no logic here.
 
-Modules are imported inside the subcommand that needs them: tables and checks start without torch.
+Each function below is one subcommand: its signature is the command line, its docstring the help, its body the call.
+A body imports the modules that it needs, so tables and checks start without torch.
 """
 
-import argparse
-import contextlib
-import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from tokencodes import config
+from typer import Argument, Exit, Typer
+
+from tokencodes.commandline import flag, minutes, option, parse_line
 from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, EXIT_USER_ERROR, StoppedEarly, UserError
-from tokencodes.files import DISK_FULL, sha256_file
+from tokencodes.files import DISK_FULL
 
-# What the operating system says of a path that the user named and that cannot serve.
+if TYPE_CHECKING:
+    from tokencodes.config import Config
+
+# Errors of the operating system about a path that the user named and that cannot serve.
 UNUSABLE = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
+app = Typer(
+    help="One subcommand per stage of the workflow. `tokencodes STAGE --help` names the files of a stage.",
+    subcommand_metavar="STAGE [OPTIONS]",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    rich_markup_mode=None,  # plain text, and no import of rich
+)
 
-def _minutes(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) < math.inf:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"a number of minutes above 0 is expected, not {text!r}")
+
+# Options that several stages share.
+ConfigFile = Annotated[Path, option("FILE", "the run's config (YAML)")]
+Json = Annotated[bool, flag("--json", "print JSON")]
+Shard = Annotated[str, option("NAME", "the shard's name, as `tokencodes plan` lists it")]
+Store = Annotated[Path, option("DIR", "the store that `tokencodes index` completed")]
+TokenizerDir = Annotated[Path, option("DIR", "what `tokencodes tokenizer` wrote")]
+ModelDir = Annotated[Path, option("DIR", "a Transformers model directory")]
+ModelOut = Annotated[Path, option("DIR", "the model directory to write: a new or empty folder, or a model of ours")]
+Results = Annotated[Path, option("DIR", "the run's folder, results/<name>")]
+COMPARED = "results/NAME, or one model in it: its folder in eval/ or models/; without -sSEED all its seeds"
 
 
-def _check(args: argparse.Namespace) -> None:
-    if args.schema:
-        print(config.schema_text())
+def _load(config: Path) -> "Config":
+    from tokencodes.config import load
+
+    return load(config)
+
+
+# --------------------------------------------------------------- before a run
+
+
+@app.command()
+def check(
+    *,
+    config: Annotated[Path | None, option("FILE", "the config to check (YAML)")] = None,
+    schema: Annotated[bool, flag("--schema", "print the JSON schema of a config instead")] = False,
+) -> None:
+    """Validate a config; one line for each error."""
+    if schema == (config is not None):
+        raise UserError("check: give either --config FILE or --schema")
+    if config is None:
+        from tokencodes.config import schema_text
+
+        print(schema_text())
         return
     from tokencodes.evaluate import benchmarks
 
-    settings = config.load(args.config)
+    settings = _load(config)
     benchmarks.check(settings)
-    print(f"{args.config}: valid; {len(settings.interfaces)} interfaces x {len(settings.seeds)} seeds")
+    print(f"{config}: valid; {len(settings.interfaces)} interfaces x {len(settings.seeds)} seeds")
 
 
-def _resolve(args: argparse.Namespace) -> None:
-    config.resolve(args.config, args.out, interface=args.interface, seed=args.seed, as_json=args.json)
+@app.command()
+def resolve(
+    *,
+    config: Annotated[str, option("FILE", "the run's config (YAML)")],  # not a path: with --json, "//" must stay
+    as_json: Annotated[bool, flag("--json", "--config is JSON text itself, not a file")] = False,
+    interface: Annotated[str | None, option("NAME", "with --seed: write this model's run file")] = None,
+    seed: Annotated[int | None, option("SEED", "with --interface: the model's seed")] = None,
+    out: Annotated[Path, option("FILE", "the YAML file to write")],
+) -> None:
+    """Write a config, or one model's part of it, with every key."""
+    from tokencodes.config import resolve
+
+    resolve(config, out, interface=interface, seed=seed, as_json=as_json)
 
 
-def _params(args: argparse.Namespace) -> None:
+@app.command()
+def params(
+    *,
+    config: ConfigFile,
+    as_json: Json = False,
+    out: Annotated[Path | None, option("FILE", "write the JSON here")] = None,
+) -> None:
+    """Count the parameters of each interface.
+
+    On the meta device: no memory is taken."""
     from tokencodes.model import accounting
 
-    accounting.command(config.load(args.config), as_json=args.json, out=args.out)
+    accounting.command(_load(config), as_json=as_json, out=out)
 
 
-def _plan(args: argparse.Namespace) -> None:
+@app.command()
+def plan(
+    *,
+    config: ConfigFile,
+    as_json: Json = False,
+    mfu: Annotated[float, option("SHARE", "share of a GPU's peak that training reaches")] = 0.4,
+) -> None:
+    """Estimate what a config takes, before any job.
+
+    Parameters, memory per GPU, FLOPs, tokens, disk, hours and days, epochs, and the number of jobs."""
     from tokencodes.planning import plan
 
-    plan.command(config.load(args.config), as_json=args.json, mfu=args.mfu)
+    plan.command(_load(config), as_json=as_json, mfu=mfu)
 
 
-def _codes(args: argparse.Namespace) -> None:
-    from tokencodes.data import tokenizer
-    from tokencodes.interfaces import codes
-    from tokencodes.interfaces.vocabulary import Vocabulary
+@app.command()
+def codes(
+    *,
+    config: ConfigFile,
+    interface: Annotated[str, option("NAME", "an interface of the config")],
+    tokenizer: Annotated[
+        Path | None, option("DIR", "what `tokencodes tokenizer` wrote; for codes made from the tokens' bytes")
+    ] = None,
+    out: Annotated[Path, option("FILE.npy", "the code book to write; its record goes beside it, as FILE.json")],
+) -> None:
+    """Write the V x K code book of an interface."""
+    from tokencodes.train import codebook
 
-    settings = config.load(args.config)
-    spelled, tokenizer_sha256 = None, None
-    if args.tokenizer is not None:
-        spelled = tuple(tokenizer.token_bytes(args.tokenizer))
-        tokenizer_sha256 = sha256_file(args.tokenizer / "tokenizer.json")
-    vocabulary = Vocabulary(settings.model.vocab_size, spelled)
-    record = codes.write(args.interface, settings.interface(args.interface), vocabulary, tokenizer_sha256, args.out)
-    size = f"{record.vocab_size} x {record.width} {record.dtype}"
-    print(f"{args.out}: {size}, {record.distinct} distinct, rank {record.rank}")
+    settings = _load(config)
+    codebook.make(interface, settings.interface(interface), settings.model.vocab_size, tokenizer, out)
 
 
-def _list(args: argparse.Namespace) -> None:
+# ----------------------------------------------------------------------- data
+
+
+@app.command("list")
+def list_shards(
+    *,
+    config: ConfigFile,
+    out: Annotated[Path, option("FILE.json", "the listing to write")],
+) -> None:
+    """List the raw shards on the hub.
+
+    Asks the hub once for the commit, and for size and hash of each shard."""
     from tokencodes.data import source
 
-    source.write_listing(config.load(args.config), args.out)
+    source.write_listing(_load(config), out)
 
 
-def _download(args: argparse.Namespace) -> None:
+@app.command()
+def download(
+    *,
+    config: ConfigFile,
+    shard: Shard,
+    listing: Annotated[Path | None, option("FILE.json", "what `tokencodes list` wrote")] = None,
+    out: Annotated[Path, option("FILE.parquet", "the raw shard to write")],
+) -> None:
+    """Download one raw shard of the corpus, as Parquet."""
     from tokencodes.data import source
 
-    source.download(config.load(args.config), args.shard, args.out, args.listing)
+    source.download(_load(config), shard, out, listing)
 
 
-def _tokenizer(args: argparse.Namespace) -> None:
+@app.command()
+def tokenizer(
+    *,
+    config: ConfigFile,
+    out: Annotated[Path, option("DIR", "the folder to write: tokenizer.json and manifest.json")],
+) -> None:
+    """Write tokenizer.json and its hash."""
     from tokencodes.data import tokenizer
 
-    tokenizer.build(config.load(args.config), args.out)
+    tokenizer.build(_load(config), out)
 
 
-def _prepare(args: argparse.Namespace) -> None:
-    from tokencodes.data import prepare, store
-
-    if args.verify:
-        store.verify(args.out)
-        return
-    if missing := [f"--{name}" for name in ("config", "shard", "raw", "tokenizer") if getattr(args, name) is None]:
-        raise UserError(f"prepare: {', '.join(missing)} missing; give them, or --verify to check the store at --out")
-    prepare.prepare_shard(config.load(args.config), args.shard, args.raw, args.tokenizer, args.out)
-
-
-def _index(args: argparse.Namespace) -> None:
+@app.command()
+def prepare(
+    *,
+    config: Annotated[Path | None, option("FILE", "the run's config (YAML)")] = None,
+    shard: Annotated[str | None, option("NAME", "the shard's name")] = None,
+    raw: Annotated[Path | None, option("FILE.parquet", "what `tokencodes download` wrote")] = None,
+    tokenizer: Annotated[Path | None, option("DIR", "what `tokencodes tokenizer` wrote")] = None,
+    out: Annotated[Path, option("DIR", "the shard's store to write; with --verify: the store to check")],
+    verify: Annotated[bool, flag("--verify", "check every byte of the store at --out instead")] = False,
+) -> None:
+    """Filter, tokenise and split a shard; or verify a store."""
     from tokencodes.data import store
 
-    store.index(config.load(args.config), args.shards, args.out)
+    if verify:
+        store.verify(out)
+        return
+    given = {"config": config, "shard": shard, "raw": raw, "tokenizer": tokenizer}
+    if missing := [f"--{name}" for name, value in given.items() if value is None]:
+        raise UserError(f"prepare: {', '.join(missing)} missing; give them, or --verify to check the store at --out")
+    from tokencodes.data.prepare import prepare_shard
+
+    prepare_shard(_load(config), shard, raw, tokenizer, out)
 
 
-def _train(args: argparse.Namespace) -> None:
+@app.command()
+def index(
+    *,
+    config: ConfigFile,
+    shards: Annotated[list[Path], option("DIR...", "what `tokencodes prepare` wrote, all shards in order")],
+    out: Annotated[Path, option("FILE", "the manifest.json of the store to write")],
+) -> None:
+    """Join prepared shards into one store.
+
+    Writes its manifest: counts, hashes, unigram entropy."""
+    from tokencodes.data import store
+
+    store.index(_load(config), shards, out)
+
+
+# --------------------------------------------------------------------- models
+
+
+@app.command()
+def train(
+    *,
+    run: Annotated[Path, option("RUN.yaml", "what `tokencodes resolve` wrote for one model")],
+    store: Store,
+    codes: Annotated[
+        Path | None, option("FILE.npy", "what `tokencodes codes` wrote; without it the code book is built anew")
+    ] = None,
+    out: Annotated[Path, option("DIR", "the run folder to write: metrics, checkpoints, last final.json")],
+    time_budget: Annotated[
+        float | None, option("MIN", "save and exit 75 after this many minutes", parser=minutes)
+    ] = None,
+) -> None:
+    """Train one model.
+
+    Alone or under torchrun. Started again, it continues from the newest checkpoint."""
+    from tokencodes.config import load_run
     from tokencodes.train import loop
 
-    run = config.load_run(args.run)
-    loop.train(run, args.store, args.out, codes_file=args.codes, time_budget_min=args.time_budget)
+    loop.train(load_run(run), store, out, codes_file=codes, time_budget_min=time_budget)
 
 
-def _export(args: argparse.Namespace) -> None:
-    from tokencodes.train import export
+@app.command()
+def export(
+    *,
+    run_dir: Annotated[Path, option("DIR", "what `tokencodes train` wrote")],
+    tokenizer: TokenizerDir,
+    codes: Annotated[Path | None, option("FILE.npy", "the code book that the run must have been trained with")] = None,
+    out: ModelOut,
+) -> None:
+    """Export the final checkpoint for Transformers.
 
-    export.export(args.run_dir, args.tokenizer, args.out, codes_file=args.codes)
+    Writes a model directory that Transformers loads."""
+    from tokencodes.train.export import export
+
+    export(run_dir, tokenizer, out, codes_file=codes)
 
 
-def _import(args: argparse.Namespace) -> None:
+@app.command("import")
+def import_model(
+    *,
+    config: ConfigFile,
+    interface: Annotated[str, option("NAME", "the interface of the config that the checkpoint has")],
+    weights: Annotated[Path, option("DIR", "the checkpoint's files, or one of them")],
+    map: Annotated[
+        Path | None, option("FILE.yaml", "names of its tensors; without it those of Transformers' Llama")
+    ] = None,
+    tokenizer: Annotated[Path | None, option("DIR", "what `tokencodes tokenizer` wrote")] = None,
+    out: ModelOut,
+) -> None:
+    """Import a published checkpoint of the config's shape.
+
+    Writes a model directory, as `tokencodes export` does."""
     from tokencodes.train import importing
 
-    settings = config.load(args.config)
-    importing.import_checkpoint(settings, args.interface, args.weights, args.map, args.tokenizer, args.out)
+    importing.import_checkpoint(_load(config), interface, weights, map, tokenizer, out)
 
 
-def _validate(args: argparse.Namespace) -> None:
+@app.command()
+def validate(
+    *,
+    model: Annotated[Path, option("DIR", "what `tokencodes export` or `tokencodes import` wrote")],
+    run_dir: Annotated[Path | None, option("DIR", "the folder that it was trained in")] = None,
+    config: Annotated[Path | None, option("FILE", "of an imported model: the config (YAML)")] = None,
+    store: Store,
+    codes: Annotated[Path | None, option("FILE.npy", "the code book that the model must have")] = None,
+    out: Annotated[Path, option("FILE", "the JSON file to write: what was checked, and whether it passed")],
+) -> None:
+    """Check an exported model against its run, bit for bit."""
     from tokencodes.validate import checks
 
-    settings = config.load(args.config) if args.config else None
-    checks.validate(args.model, args.run_dir, args.store, args.out, settings, args.codes)
+    checks.validate(model, run_dir, store, out, _load(config) if config else None, codes)
 
 
-def _benchmarks(args: argparse.Namespace) -> None:
-    from tokencodes.evaluate import benchmarks
-
-    benchmarks.fetch(config.load(args.config), args.out, args.task)
-
-
-def _reference(args: argparse.Namespace) -> None:
+@app.command()
+def reference(
+    *,
+    config: ConfigFile,
+    name: Annotated[str, option("NAME", "the model's name under `references` of the config")],
+    tokenizer: Annotated[Path | None, option("DIR", "what `tokencodes tokenizer` wrote (for kind: import)")] = None,
+    out: ModelOut,
+) -> None:
+    """Download a published model, as a model directory."""
     from tokencodes.evaluate import references
 
-    references.fetch(config.load(args.config), args.name, args.out, args.tokenizer)
+    references.fetch(_load(config), name, out, tokenizer)
 
 
-def _evaluate(args: argparse.Namespace) -> None:
+# ----------------------------------------------------------------- evaluation
+
+
+@app.command()
+def benchmarks(
+    *,
+    config: ConfigFile,
+    task: Annotated[str | None, option("NAME", "the data of this task of the config alone")] = None,
+    out: Annotated[Path, option("DIR", "the folder to write: data and manifest.json")],
+) -> None:
+    """Download the benchmark data."""
+    from tokencodes.evaluate import benchmarks
+
+    benchmarks.fetch(_load(config), out, task)
+
+
+@app.command()
+def evaluate(
+    *,
+    config: ConfigFile,
+    model: ModelDir,
+    task: Annotated[str, option("NAME", "a task of the config")],
+    shots: Annotated[int, option("N", "solved examples before each question")] = 0,
+    benchmarks: Annotated[Path | None, option("DIR", "what `tokencodes benchmarks` wrote")] = None,
+    store: Annotated[Path | None, option("DIR", "for corpus_validation: the store")] = None,
+    out: Annotated[
+        Path, option("FILE.json", "the scores to write; scores by document go into a .parquet file beside it")
+    ],
+) -> None:
+    """Score one model on one benchmark."""
     from tokencodes.evaluate import run
 
-    run.evaluate(config.load(args.config), args.model, args.task, args.shots, args.benchmarks, args.store, args.out)
+    run.evaluate(_load(config), model, task, shots, benchmarks, store, out)
 
 
-def _compare(args: argparse.Namespace) -> None:
+@app.command()
+def compare(
+    a: Annotated[Path, Argument(metavar="A", help=COMPARED)],
+    b: Annotated[Path, Argument(metavar="B", help="the same; the table gives A - B")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Compare the stored results of two models.
+
+    Task by task on the same documents, with intervals and tests."""
     from tokencodes.report import compare
 
-    compare.command(args.a, args.b, as_json=args.json)
+    compare.command(a, b, as_json=as_json)
 
 
-def _tables(args: argparse.Namespace) -> None:
+# --------------------------------------------------------------------- report
+
+
+@app.command()
+def tables(*, config: ConfigFile, results: Results) -> None:
+    """Write the tables of a run.
+
+    From its stored results alone, into tables/ in the run's folder."""
     from tokencodes.report import tables
 
-    tables.write(config.load(args.config), args.results)
+    tables.write(_load(config), results)
 
 
-def _others(args: argparse.Namespace) -> None:
+@app.command()
+def others(
+    *,
+    config: ConfigFile,
+    results: Results,
+    out: Annotated[Path, option("DIR", "the folder to write the tables into")],
+) -> None:
+    """Write the table of our models beside those of others.
+
+    From stored results alone."""
     from tokencodes.report import others
 
-    others.write(config.load(args.config), args.results, args.out)
+    others.write(_load(config), results, out)
 
 
-def _figures(args: argparse.Namespace) -> None:
+@app.command()
+def figures(*, config: ConfigFile, results: Results) -> None:
+    """Draw the figures of a run.
+
+    From its stored results alone, into figures/ in the run's folder."""
     from tokencodes.report import figures
 
-    figures.write(config.load(args.config), args.results)
+    figures.write(_load(config), results)
 
 
-def _report(args: argparse.Namespace) -> None:
+@app.command()
+def report(
+    *,
+    config: ConfigFile,
+    results: Results,
+    out: Annotated[Path, option("FILE.html", "the page to write")],
+) -> None:
+    """Write the self-contained report page of a run."""
     from tokencodes.report import page
 
-    page.write(config.load(args.config), args.results, args.out)
+    page.write(_load(config), results, out)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
-    top = argparse.ArgumentParser(prog="tokencodes", description=__doc__.splitlines()[0], allow_abbrev=False)
-    stages = top.add_subparsers(title="stages", metavar="STAGE", required=True)
-
-    def stage(name: str, call, help: str) -> argparse.ArgumentParser:
-        sub = stages.add_parser(name, help=help, description=help, allow_abbrev=False)
-        sub.set_defaults(call=call)
-        return sub
-
-    def config_file(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--config", type=Path, required=True, metavar="FILE", help="the run's config (YAML)")
-
-    sub = stage("check", _check, "validate a config; one line for each error")
-    group = sub.add_mutually_exclusive_group(required=True)
-    group.add_argument("--config", type=Path, metavar="FILE", help="the config to check")
-    group.add_argument("--schema", action="store_true", help="print the JSON schema of a config instead")
-
-    sub = stage("resolve", _resolve, "write a config, or the part of it that decides one model, with every key")
-    config_file(sub)
-    sub.add_argument("--json", action="store_true", help="--config is JSON text itself, not a file")
-    sub.add_argument("--interface", help="with --seed: write this model's run file")
-    sub.add_argument("--seed", type=int)
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE")
-
-    sub = stage("params", _params, "parameter accounting of each interface, from the meta device")
-    config_file(sub)
-    sub.add_argument("--json", action="store_true")
-    sub.add_argument("--out", type=Path, metavar="FILE", help="write the JSON here")
-
-    sub = stage("plan", _plan, "what a config will ask for: parameters, memory, FLOPs, tokens, disk, jobs")
-    config_file(sub)
-    sub.add_argument("--json", action="store_true")
-    sub.add_argument("--mfu", type=float, default=0.4, help="share of a GPU's peak that training reaches (0.4)")
-
-    sub = stage("codes", _codes, "write the V x K code book of an interface")
-    config_file(sub)
-    sub.add_argument("--interface", required=True)
-    sub.add_argument("--tokenizer", type=Path, metavar="DIR", help="for codes that are made from the tokens' bytes")
-    sub.add_argument(
-        "--out", type=Path, required=True, metavar="FILE.npy", help="the code book; its record goes beside it"
-    )
-
-    sub = stage("list", _list, "ask the hub once for the commit, and for size and hash of each raw shard")
-    config_file(sub)
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE.json")
-
-    sub = stage("download", _download, "bring one raw shard of the corpus here, as Parquet")
-    config_file(sub)
-    sub.add_argument("--shard", required=True, help="the shard's name, as `tokencodes plan` lists it")
-    sub.add_argument("--listing", type=Path, metavar="FILE.json", help="what `tokencodes list` wrote")
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE.parquet")
-
-    sub = stage("tokenizer", _tokenizer, "write tokenizer.json and its hash")
-    config_file(sub)
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
-
-    sub = stage("prepare", _prepare, "filter, tokenise and split one shard into a store; or verify a whole store")
-    sub.add_argument("--config", type=Path, metavar="FILE", help="the run's config (YAML)")
-    sub.add_argument("--shard", help="the shard's name")
-    sub.add_argument("--raw", type=Path, metavar="FILE.parquet", help="the raw shard")
-    sub.add_argument("--tokenizer", type=Path, metavar="DIR", help="what `tokencodes tokenizer` wrote")
-    sub.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="the shard's store (with --verify: a store)"
-    )
-    sub.add_argument("--verify", action="store_true", help="check every byte of the store at --out instead")
-
-    sub = stage("index", _index, "join prepared shards into one store: counts, hashes, unigram entropy")
-    config_file(sub)
-    sub.add_argument("--shards", type=Path, nargs="+", required=True, metavar="DIR")
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="the store's manifest.json")
-
-    sub = stage("train", _train, "train one model; alone or under torchrun; started again, it continues")
-    sub.add_argument("--run", type=Path, required=True, metavar="RUN.yaml", help="what `tokencodes resolve` wrote")
-    sub.add_argument("--store", type=Path, required=True, metavar="DIR")
-    sub.add_argument("--codes", type=Path, metavar="FILE.npy", help="what `tokencodes codes` wrote for the interface")
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
-    sub.add_argument("--time-budget", type=_minutes, metavar="MIN", help="save and exit 75 after this many minutes")
-
-    sub = stage("export", _export, "write the final checkpoint as a Transformers model directory")
-    sub.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="what `tokencodes train` wrote")
-    sub.add_argument("--codes", type=Path, metavar="FILE.npy", help="the code book that it was trained with")
-    sub.add_argument("--tokenizer", type=Path, required=True, metavar="DIR")
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
-
-    sub = stage("import", _import, "write a published checkpoint of the config's shape as a model directory of ours")
-    config_file(sub)
-    sub.add_argument("--interface", required=True, help="the interface of the config that it has")
-    sub.add_argument("--weights", type=Path, required=True, metavar="DIR", help="its files, or one of them")
-    sub.add_argument(
-        "--map", type=Path, metavar="FILE.yaml", help="names of its tensors (those of Transformers' Llama)"
-    )
-    sub.add_argument("--tokenizer", type=Path, metavar="DIR", help="what `tokencodes tokenizer` wrote")
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
-
-    sub = stage("validate", _validate, "check an exported model against its run, bit for bit")
-    sub.add_argument("--model", type=Path, required=True, metavar="DIR")
-    sub.add_argument("--run-dir", type=Path, metavar="DIR", help="what it was trained in")
-    sub.add_argument("--config", type=Path, metavar="FILE", help="of an imported model: the config (YAML)")
-    sub.add_argument("--codes", type=Path, metavar="FILE.npy", help="the code book that it must have")
-    sub.add_argument("--store", type=Path, required=True, metavar="DIR")
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE")
-
-    sub = stage("benchmarks", _benchmarks, "bring the benchmark data here")
-    config_file(sub)
-    sub.add_argument("--task", help="the data of this task of the config alone")
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
-
-    sub = stage("reference", _reference, "bring a published model of the config here, as a model directory")
-    config_file(sub)
-    sub.add_argument("--name", required=True, help="its name under `references`")
-    sub.add_argument(
-        "--tokenizer", type=Path, metavar="DIR", help="what `tokencodes tokenizer` wrote (for kind: import)"
-    )
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
-
-    sub = stage("evaluate", _evaluate, "score one model on one benchmark")
-    config_file(sub)
-    sub.add_argument("--model", type=Path, required=True, metavar="DIR", help="a Transformers model directory")
-    sub.add_argument("--task", required=True, help="a task of the config")
-    sub.add_argument("--shots", type=int, default=0)
-    sub.add_argument("--benchmarks", type=Path, metavar="DIR", help="what `tokencodes benchmarks` wrote")
-    sub.add_argument("--store", type=Path, metavar="DIR", help="for corpus_validation")
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE.json")
-
-    sub = stage("compare", _compare, "what differences between two models' stored results are worth, task by task")
-    place = "results/NAME, or one model in it: its folder in eval/ or models/; without -sSEED all its seeds"
-    sub.add_argument("a", type=Path, metavar="A", help=place)
-    sub.add_argument("b", type=Path, metavar="B", help="the same; the table gives A - B")
-    sub.add_argument("--json", action="store_true")
-
-    for name, call, help in (
-        ("tables", _tables, "write the tables of a run from its stored results"),
-        ("figures", _figures, "draw the figures of a run from its stored results"),
-    ):
-        sub = stage(name, call, help)
-        config_file(sub)
-        sub.add_argument("--results", type=Path, required=True, metavar="DIR", help="results/<name>")
-
-    sub = stage("others", _others, "write the table of our models beside those of others from stored results")
-    config_file(sub)
-    sub.add_argument("--results", type=Path, required=True, metavar="DIR", help="results/<name>")
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR")
-
-    sub = stage("report", _report, "write the self-contained report page of a run")
-    config_file(sub)
-    sub.add_argument("--results", type=Path, required=True, metavar="DIR", help="results/<name>")
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE.html")
-    return top
+# ------------------------------------------------------------------ the program
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one stage; return the exit code: 0 done, 2 wrong input, 75 start me again (1, a traceback: our fault)."""
-    args = parser().parse_args(argv)
+    # Pydantic would read the metadata of every installed package in search of plugins: a tenth of a short stage's time.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        args.call(args)
+        context = parse_line(app, sys.argv[1:] if argv is None else argv)
+        context.command.invoke(context)
         sys.stdout.flush()
+    except Exit as end:
+        return end.exit_code  # --help was printed
     except UserError as error:
-        for line in str(error).splitlines():
-            print(f"tokencodes: error: {line}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return _refuse(str(error))
     except StoppedEarly as stop:
         print(f"tokencodes: {stop}", file=sys.stderr)
         return EXIT_STOPPED_EARLY
@@ -347,16 +431,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `| head` does
     except OSError as error:
         if isinstance(error, UNUSABLE) and error.filename:
-            said = f"{error.filename}: {os.strerror(error.errno).lower()}; name another path, or mend this one"
-            print(f"tokencodes: error: {said}", file=sys.stderr)
-            return EXIT_USER_ERROR
+            reason = os.strerror(error.errno).lower()
+            return _refuse(f"{error.filename}: {reason}; name another path, or mend this one")
         if error.errno not in DISK_FULL:
             raise
         where = error.filename or "a file of this stage"
-        said = f"{where}: the disk is full ({os.strerror(error.errno)}); free some space and start again"
-        print(f"tokencodes: error: {said}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return _refuse(f"{where}: the disk is full ({os.strerror(error.errno)}); free some space and start again")
     return EXIT_DONE
+
+
+def _refuse(message: str) -> int:
+    for line in message.splitlines():
+        print(f"tokencodes: error: {line}", file=sys.stderr)
+    return EXIT_USER_ERROR
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ SHA256 = r"^[0-9a-f]{64}$"
 class Strict(BaseModel):
     """Immutable; a key that is not declared is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # defer_build: a validator is made when it is first needed, so that a stage makes only that of the whole config.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     renamed: ClassVar[dict[str, str]] = {}  # keys of earlier versions, and what they are called now
 

@@ -12,6 +12,7 @@ import pytest
 import simulate
 
 from tokencodes import cli, config
+from tokencodes.commandline import parse_line
 from tokencodes.files import write_json
 from tokencodes.report import figures, page, tables
 from tokencodes.report.results import read
@@ -142,8 +143,7 @@ def test_each_command_line_is_one_that_the_program_has(document, settings, folde
     for line in lines:
         program, *arguments = shlex.split(line)
         if program == "tokencodes":
-            cli.parser().parse_args(arguments)
-            stages.add(arguments[0])
+            stages.add(parse_line(cli.app, arguments).info_name)
         else:
             assert program == "snakemake"
     assert stages == {

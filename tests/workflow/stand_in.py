@@ -9,16 +9,19 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from tokencodes import cli, codeversion, config
+from tokencodes.commandline import parse_line
 from tokencodes.data import store
 from tokencodes.errors import EXIT_STOPPED_EARLY, EXIT_USER_ERROR
 from tokencodes.files import write_json, write_text
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
-args = cli.parser().parse_args()
-stage = sys.argv[1]
+context = parse_line(cli.app, sys.argv[1:])
+stage = context.info_name
+args = SimpleNamespace(**context.params)
 
 
 def about() -> str:
@@ -62,7 +65,7 @@ if about() in os.environ.get("STAND_IN_STOPS", "").split(","):
 
 match stage:
     case "resolve" | "params":
-        args.call(args)
+        context.command.invoke(context)
     case "list" | "download" | "index" | "validate" | "report":
         all_of(args.out)
     case "tokenizer":
