@@ -170,7 +170,7 @@ HEAVY = ("torch", "transformers", "datasets", "lm_eval", "matplotlib", "snakemak
     [
         (["--help"], (*HEAVY, "pydantic", "numpy", "yaml")),
         (["train", "--help"], (*HEAVY, "yaml", "numpy")),
-        (["check", "--schema"], (*HEAVY, "numpy")),
+        (["check", "--schema"], HEAVY),
         (["check", "--config", "config/quickstart.yaml"], HEAVY),
         (["tables", "--config", "config/quickstart.yaml", "--results", "nowhere"], HEAVY),
         (["report", "--config", "config/quickstart.yaml", "--results", "nowhere", "--out", "nowhere.html"], HEAVY),
