@@ -1,12 +1,16 @@
 # The whole experiment: config -> corpus -> store -> models -> validation -> benchmarks -> tables, figures, report.
 #   snakemake --profile workflow/profiles/local                                     config/quickstart.yaml
-#   snakemake --profile workflow/profiles/local --configfile config/paper.yaml      the paper's
+#   snakemake --profile workflow/profiles/local --configfile config/paper.yaml      the paper's experiment
 #   snakemake --profile slurm --configfile config/paper.yaml                        on a cluster
 from snakemake.utils import min_version
 
 min_version("9.27")
 
-if not workflow.configfiles:  # a second file would be merged into it, key by key
+
+include: "workflow/rules/hooks.smk"
+
+
+if not config_files():  # Snakemake would merge a second file into this one, key by key
 
     configfile: "config/quickstart.yaml"
 
@@ -27,20 +31,20 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 
 
-# Everything is named here, so that whatever is deleted is made again; `snakemake report` asks for the page alone.
+# Every output is a target, so that a deleted file is made again. `snakemake report` makes the page alone.
 rule all:
     default_target: True
     input:
         rules.tables.output,
         rules.figures.output,
         rules.report.output,
-        CONFIG,
+        LAYOUT.config,
         rules.accounting.output,
         RESULTS,
         IMPORTS,
         OTHERS,
-        expand(rules.export.output, **PLACES),
+        expand(rules.export.output, **TRAININGS),
         STORE,
     localrule: True
     message:
-        "all of {SETTINGS.name} is there"
+        "{SETTINGS.name} is complete"

@@ -30,7 +30,19 @@ FRAME = frozenset(
         PACKAGE,
         *(
             f"{PACKAGE}.{name}"
-            for name in ("config", "errors", "files", "cli", "codeversion", "guards", "spec", "records", "layout")
+            for name in (
+                "config",
+                "errors",
+                "files",
+                "cli",
+                "codeversion",
+                "guards",
+                "attempts",
+                "triggers",
+                "spec",
+                "records",
+                "layout",
+            )
         ),
         *(f"{PACKAGE}.{name}.spec" for name in ("interfaces", "model", "data", "train", "evaluate", "planning")),
         *(f"{PACKAGE}.data.{name}" for name in ("hub", "wheel")),

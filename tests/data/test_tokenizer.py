@@ -267,6 +267,92 @@ def test_the_quickstart_is_the_cut_of_the_whole(quickstart, full_value, tmp_path
     assert encoder.vocab_size == 4096 and encoder.manifest.merges == 4096 - N_CONTROL - 235
 
 
+# ----------------------------------------------------------------- token bytes
+
+
+@pytest.fixture(scope="module")
+def spelled(full) -> list[bytes]:
+    return tokenizer.token_bytes(full)
+
+
+def test_the_bytes_of_the_whole_corpus(encoded, spelled, speeches):
+    for name, ids in encoded.items():
+        assert b"".join(map(spelled.__getitem__, ids.tolist())) == speeches[name]
+
+
+@many
+@given(ANY_TEXT | AWKWARD | WITH_CONTROLS)
+def test_the_bytes_of_any_text(encoder, spelled, text):
+    """Control tokens' texts are encoded as text here, and as control tokens there; their bytes are the same."""
+    expected = text.encode().translate(None, bytes(NO_TOKEN))
+    as_text = encoder.encode_batch([text])[0].tolist()
+    assert b"".join(spelled[i] for i in as_text) == expected
+    as_control = Tokenizer.from_str(encoder.tokenizer.to_str())
+    as_control.encode_special_tokens = False
+    assert b"".join(spelled[i] for i in as_control.encode(text, add_special_tokens=False).ids) == expected
+
+
+def test_the_bytes_of_each_token(encoder, spelled):
+    """What `tokenizers` decodes each token to; a token of half a character decodes to the replacement character."""
+    assert len(spelled) == FULL_V == len(set(spelled))
+    for i, each in enumerate(spelled):
+        assert encoder.tokenizer.decode([i], skip_special_tokens=False) == each.decode(errors="replace")
+    assert spelled[0] == b"<|endoftext|>"
+
+
+def test_the_bytes_of_a_small_vocabulary(tiny):
+    spelled, encoder = tokenizer.token_bytes(tiny.tokenizer), Encoder(tiny.tokenizer)
+    assert len(spelled) == 300 and {each for each in spelled if len(each) == 1} == {bytes([b]) for b in range(256)}
+    text = "abc déjà \u65e5\u672c \U0001f642\x00\x04 <|endoftext|>"
+    assert b"".join(spelled[i] for i in encoder.encode_batch([text])[0].tolist()) == text.encode()
+
+
+def test_an_added_token_stands_for_its_text(small, tmp_path):
+    """Whose characters may be none of the letters that stand for bytes."""
+    bpe = Tokenizer.from_str(json.dumps(small))
+    bpe.add_tokens(["\u65e5 x"])
+    bpe.save(str(tmp_path / "tokenizer.json"))
+    assert tokenizer.token_bytes(tmp_path)[300] == "\u65e5 x".encode()
+
+
+def spoiled(small, change) -> dict:
+    value = json.loads(json.dumps(small))
+    change(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda value: value["model"].update(type="WordPiece"), "a WordPiece tokenizer that is not byte-level BPE"),
+        (lambda value: value.update(pre_tokenizer={"type": "Metaspace"}), "that is not byte-level BPE"),
+        (lambda value: value["model"].update(end_of_word_suffix="</w>"), "that is not byte-level BPE"),
+        (
+            lambda value: value["model"]["vocab"].update({"\u65e5": 300}),
+            "token 300 is '\u65e5'; '\u65e5' stands for no byte",
+        ),
+        (lambda value: value["model"]["vocab"].update(abc=301), "its ids are not 0 to 300 without gaps"),
+        (lambda value: value.pop("model"), "not a tokenizer.json"),
+        (lambda value: value["model"].update(vocab=[1]), "not a tokenizer.json"),
+        (lambda value: value.update(added_tokens=[3]), "not a tokenizer.json"),
+    ],
+)
+def test_a_tokenizer_whose_tokens_have_no_bytes(small, tmp_path, change, said):
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spoiled(small, change)))
+    with pytest.raises(UserError) as caught:
+        tokenizer.token_bytes(tmp_path)
+    assert said in str(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\xff"])
+def test_the_bytes_of_no_tokenizer(tmp_path, text):
+    (tmp_path / "tokenizer.json").write_text(text, encoding="latin-1")
+    with pytest.raises(UserError, match=r"tokenizer\.json: not "):
+        tokenizer.token_bytes(tmp_path)
+    with pytest.raises(UserError, match=r"tokenizer\.json: no such file"):
+        tokenizer.token_bytes(tmp_path / "none")
+
+
 # ------------------------------------------------------------------ refusals
 
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-from tokencodes import guards
-
 pytestmark = pytest.mark.workflow
 
 LOOP, TABLES = "src/tokencodes/train/loop.py", "src/tokencodes/report/tables.py"
@@ -66,16 +64,3 @@ def test_refuse_and_continue_keep_the_trained_models(finished):
         output = finished.snakemake("--dry-run")
         assert output.count("tokencodes: warning: the training code has changed") == warnings
         assert "train" not in finished.planned()
-
-
-@pytest.mark.parametrize(
-    ("options", "looks"),
-    [
-        ([], True),
-        (["tables", "--rerun-triggers", "mtime", "input", "--config", "name=params"], False),
-        (["--rerun-triggers", "mtime"], False),
-        (["--rerun-triggers", "mtime", "params", "-n"], True),
-    ],
-)
-def test_which_calls_look_at_the_code(options, looks):
-    assert guards.triggered_by_code(options) is looks

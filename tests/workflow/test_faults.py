@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from project import wait_until
-from tokencodes import guards
+from tokencodes import attempts
 
 pytestmark = pytest.mark.workflow
 
@@ -45,7 +45,7 @@ def test_after_kill_9_a_new_call_waits_for_the_orphan_and_goes_on(fresh):
     first.send_signal(signal.SIGKILL)
     first.wait()
     output = fresh.snakemake()
-    assert "is still being trained by a job of before; waiting" in output
+    assert "a job of an earlier call still trains" in output
     assert fresh.planned() == {}
     calls = fresh.calls()
     assert calls.count("prepare part-0") == 1  # what was finished is not repeated
@@ -61,7 +61,7 @@ def test_ctrl_c_while_waiting_is_one_line_and_harms_nothing(fresh):
     wait_until(lambda: "waiting for it" in log.read_text())
     second.send_signal(signal.SIGINT)
     assert second.wait(timeout=60) == 2
-    assert "tokencodes: error: stopped while waiting for jobs of a call before" in log.read_text()
+    assert "tokencodes: error: stopped while waiting for jobs of an earlier call" in log.read_text()
     assert "Traceback" not in log.read_text()
 
 
@@ -97,7 +97,7 @@ def test_what_a_job_says_after_the_signal_that_stops_it_is_heard(fresh):
     _, *said, ended = log.read_text().splitlines()
     assert {"ready", "saved"} <= set(said)
     assert re.fullmatch(r"=== exit code 75 after \d+ s, after a signal", ended)
-    assert guards.ending(log) == "interrupted"
+    assert attempts.last_outcome(log) == "interrupted"
 
 
 def test_a_log_keeps_what_earlier_attempts_said(fresh):

@@ -1,9 +1,9 @@
-# The config, with every key, beside what it made; and what each interface counts.
+# The config, with every key, beside what it made; and the parameters of each interface.
 rule resolve:
     output:
-        update(CONFIG),  # the stages that run meanwhile read it: replaced in one go, not deleted first
+        update(LAYOUT.config),  # other stages read it meanwhile: it is replaced, not deleted first
     log:
-        f"{OUT}/logs/resolve.log",
+        LAYOUT.log("resolve"),
     localrule: True
     conda:
         ENVIRONMENT
@@ -17,15 +17,15 @@ rule resolve:
 
 rule accounting:
     output:
-        f"{OUT}/params.json",
+        LAYOUT.params,
     log:
-        f"{OUT}/logs/accounting.log",
+        LAYOUT.log("accounting"),
     localrule: True
     conda:
         ENVIRONMENT
     params:
-        config=CONFIG,
-        settings=section_digest(SETTINGS.model, list(SETTINGS.interfaces), *SETTINGS.interfaces.values()),
+        config=LAYOUT.config,
+        settings=triggers.accounting(SETTINGS),
         code=codeversion.digest("tokencodes.model.accounting"),
     message:
         "accounting: parameters of each interface"

@@ -1,18 +1,18 @@
-# Documents in, token store out: one job a shard, then an index over them.
+# Documents in, token store out: one job per shard, then an index over all shards.
 rule listing:
     output:
-        update(PINNED or f"{OUT}/data/listing.json"),  # a pin: kept when the hub is asked again and does not answer
+        update(LISTING or f"{LAYOUT.data}/listing.json"),  # a pin: it is kept if the hub does not answer a second time
     log:
-        f"{OUT}/logs/listing.log",
+        LAYOUT.log("listing"),
     localrule: True  # it needs the network
     conda:
         ENVIRONMENT
     resources:
-        **ask("download"),
+        **ASK["download"],
     params:
-        config=CONFIG,  # neither `settings`, for the name has them, nor `code`: what a hub states does not depend on it
+        config=LAYOUT.config,  # no `settings`: they are in the name; no `code`: what the hub states depends on none
     message:
-        "listing: which commit of the corpus, which files, which hashes"
+        "listing: commit, files and hashes of the corpus"
     shell:
         "logged {log:q} tokencodes list --config {params.config:q} --out {output:q}"
 
@@ -20,24 +20,24 @@ rule listing:
 rule download:
     input:
         ORIGINAL_SHARD,
-        listing=PINNED,
+        listing=LISTING,
     output:
-        RAW,
+        temp(RAW) if LISTING and not SOURCE.keep_raw else RAW,
     log:
-        f"{OUT}/logs/download/{{shard}}.log",
+        LAYOUT.log("download", "{shard}"),
     benchmark:
-        f"{OUT}/logs/download/{{shard}}.tsv"
+        LAYOUT.benchmark("download", "{shard}")
     localrule: DOWNLOADS_HERE
     conda:
         ENVIRONMENT
     resources:
-        **ask("download"),
+        **ASK["download"],
     params:
-        config=CONFIG,
-        listing=["--listing", *PINNED] if PINNED else [],
-        settings=section_digest(SOURCE),
-        # What comes from the hub is held against the hub's hashes: by whatever code, it is the same.
-        code=None if PINNED else codeversion.digest("tokencodes.data.source"),
+        config=LAYOUT.config,
+        listing=["--listing", *LISTING] if LISTING else [],
+        settings=triggers.raw_shard(SETTINGS),
+        # A shard of the hub is checked against the hub's hash: whatever code fetched it, it is the same.
+        code=None if LISTING else codeversion.digest("tokencodes.data.source"),
     message:
         "download: {wildcards.shard}"
     shell:
@@ -49,22 +49,22 @@ rule tokenizer:
     input:
         ORIGINAL_TOKENIZER,
     output:
-        tokenizer=f"{OUT}/data/tokenizer/tokenizer.json",
-        manifest=f"{OUT}/data/tokenizer/manifest.json",
+        tokenizer=f"{LAYOUT.tokenizer}/tokenizer.json",
+        manifest=f"{LAYOUT.tokenizer}/manifest.json",
     log:
-        f"{OUT}/logs/tokenizer.log",
+        LAYOUT.log("tokenizer"),
     benchmark:
-        f"{OUT}/logs/tokenizer.tsv"
-    priority: 2  # before any download: no shard is prepared, and none dropped, without it
-    localrule: True  # as listing
+        LAYOUT.benchmark("tokenizer")
+    priority: 2  # before any download: without it no shard is prepared, and no raw shard deleted
+    localrule: True  # it needs the network
     conda:
         ENVIRONMENT
     resources:
-        **ask("download"),
+        **ASK["download"],
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         out=subpath(output.tokenizer, parent=True),
-        settings=section_digest(SETTINGS.data.tokenizer, SETTINGS.model.vocab_size),
+        settings=triggers.tokenizer(SETTINGS),
         code=codeversion.digest("tokencodes.data.tokenizer"),
     message:
         "tokenizer"
@@ -74,29 +74,29 @@ rule tokenizer:
 
 rule prepare:
     input:
-        raw=f"{OUT}/data/raw/{{shard}}.parquet",
+        raw=RAW,
         tokenizer=rules.tokenizer.output.tokenizer,
         about=rules.tokenizer.output.manifest,
     output:
-        train=f"{OUT}/data/store/{{shard}}/train.arrow",
-        validation=f"{OUT}/data/store/{{shard}}/validation.arrow",
-        unigram=f"{OUT}/data/store/{{shard}}/unigram.npy",
-        manifest=f"{OUT}/data/store/{{shard}}/manifest.json",
+        train=f"{LAYOUT.shard('{shard}')}/train.arrow",
+        validation=f"{LAYOUT.shard('{shard}')}/validation.arrow",
+        unigram=f"{LAYOUT.shard('{shard}')}/unigram.npy",
+        manifest=f"{LAYOUT.shard('{shard}')}/manifest.json",
     log:
-        f"{OUT}/logs/prepare/{{shard}}.log",
+        LAYOUT.log("prepare", "{shard}"),
     benchmark:
-        f"{OUT}/logs/prepare/{{shard}}.tsv"
-    priority: 1  # before the next download, for raw shards of the hub are dropped here
+        LAYOUT.benchmark("prepare", "{shard}")
+    priority: 1  # before the next download: raw shards of the hub are deleted here
     conda:
         ENVIRONMENT
-    threads: cpus("prepare")
+    threads: ASK["prepare"]["cpus_per_task"]
     resources:
-        **ask("prepare"),
+        **ASK["prepare"],
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         tokenizer=subpath(input.tokenizer, parent=True),
         out=subpath(output.manifest, parent=True),
-        settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
+        settings=triggers.store(SETTINGS),
         code=codeversion.digest("tokencodes.data.prepare"),
     message:
         "prepare: {wildcards.shard}"
@@ -107,21 +107,21 @@ rule prepare:
 
 rule index:
     input:
-        shards=STORE[1:],
+        shards=SHARD_FILES,
     output:
-        f"{OUT}/data/store/manifest.json",
+        LAYOUT.store_manifest,
     log:
-        f"{OUT}/logs/index.log",
+        LAYOUT.log("index"),
     benchmark:
-        f"{OUT}/logs/index.tsv"
+        LAYOUT.benchmark("index")
     conda:
         ENVIRONMENT
     resources:
-        **ask("prepare"),
+        **ASK["prepare"],
     params:
-        config=CONFIG,
-        shards=expand(f"{OUT}/data/store/{{shard}}", shard=SHARDS),
-        settings=data_digest(SETTINGS.data, SETTINGS.model.vocab_size),
+        config=LAYOUT.config,
+        shards=[LAYOUT.shard(shard) for shard in SHARDS],
+        settings=triggers.store(SETTINGS),
         code=codeversion.digest("tokencodes.data.store"),
     message:
         "index: one store of all shards"

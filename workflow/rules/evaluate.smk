@@ -1,44 +1,40 @@
-# The data of each benchmark and the models of others; then one job a model, task and number of shots.
+# The data of each benchmark, and models that others trained; then one job per model, task and number of shots.
 REFERENCES = list(SETTINGS.references)
 IMPORTED = [name for name in REFERENCES if SETTINGS.references[name].kind == "import"]
-IMPORTS = expand(f"{OUT}/validation/{{name}}.json", name=IMPORTED)
-OF_OTHERS = [
-    f"{OUT}/eval/{name}/{task.name}-{task.shots}shot.{kind}"
+IMPORTS = [LAYOUT.validation(name) for name in IMPORTED]
+REFERENCE_EVALUATIONS = [
+    path(name, task.name, task.shots)
     for name in REFERENCES
     for task in SETTINGS.evaluate.tasks
-    for kind in ("json", "parquet")
-    if name in IMPORTED or task.name != benchmarks.CORPUS_TASK  # the store holds tokens of our tokenizer
+    if name in IMPORTED or task.name != CORPUS_TASK  # the store has tokens of our tokenizer
+    for path in (LAYOUT.scores, LAYOUT.documents)
 ]
-MODEL_FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "tokencodes.json"]  # that decide a score
-OTHERS = expand(f"{OUT}/tables/references.{{kind}}", kind=["csv", "md", "tex", "txt"]) if REFERENCES else []
+REFERENCE_TABLES = [f"{LAYOUT.tables}/references.{ending}" for ending in ("csv", "md", "tex", "txt")]
+OTHERS = REFERENCE_TABLES if REFERENCES else []
 
 
 wildcard_constraints:
-    model="|".join(map(re.escape, [*expand("{interface}-s{seed}", **PLACES), *REFERENCES])),
-    reference="|".join(map(re.escape, REFERENCES)) or "none",
+    model=one_of([*MODELS, *REFERENCES]),
+    reference=one_of(REFERENCES),
 
 
 rule reference:
     input:
         tokenizer=rules.tokenizer.output.tokenizer,
     output:
-        weights=f"{OUT}/models/{{reference}}/model.safetensors",
-        config=f"{OUT}/models/{{reference}}/config.json",
-        tokenizer=f"{OUT}/models/{{reference}}/tokenizer.json",
-        special=f"{OUT}/models/{{reference}}/tokenizer_config.json",
-        origin=f"{OUT}/models/{{reference}}/tokencodes.json",
+        **{key: f"{LAYOUT.model('{reference}')}/{name}" for key, name in MODEL_FILES.items()},
     log:
-        f"{OUT}/logs/reference/{{reference}}.log",
-    localrule: True  # as listing
+        LAYOUT.log("reference", "{reference}"),
+    localrule: True  # it needs the network
     conda:
         ENVIRONMENT
     resources:
-        **ask("download"),
+        **ASK["download"],
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         tokenizer=subpath(input.tokenizer, parent=True),
         out=subpath(output.weights, parent=True),
-        settings=reference_settings,
+        settings=lambda wildcards: triggers.reference(SETTINGS, wildcards.reference),
         code=codeversion.digest("tokencodes.evaluate.references"),
     message:
         "reference: {wildcards.reference}"
@@ -51,21 +47,21 @@ rule validate_imported:
     input:
         weights=rules.reference.output.weights,
         model=rules.reference.output,
-        store=f"{OUT}/data/store/manifest.json",
+        store=LAYOUT.store_manifest,
     output:
-        f"{OUT}/validation/{{reference}}.json",
+        LAYOUT.validation("{reference}"),
     log:
-        f"{OUT}/logs/validate/{{reference}}.log",
+        LAYOUT.log("validate", "{reference}"),
     conda:
         ENVIRONMENT
-    threads: cpus("export")
+    threads: ASK["export"]["cpus_per_task"]
     resources:
-        **ask("export"),
+        **ASK["export"],
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         model=subpath(input.weights, parent=True),
         store=subpath(input.store, parent=True),
-        settings=reference_settings,
+        settings=lambda wildcards: triggers.reference(SETTINGS, wildcards.reference),
         code=codeversion.digest("tokencodes.validate.checks"),
     message:
         "validate: {wildcards.reference}"
@@ -76,20 +72,20 @@ rule validate_imported:
 
 rule benchmarks:
     output:
-        f"{OUT}/data/benchmarks/{{task}}/manifest.json",
+        f"{LAYOUT.benchmarks('{task}')}/manifest.json",
     log:
-        f"{OUT}/logs/benchmarks/{{task}}.log",
+        LAYOUT.log("benchmarks", "{task}"),
     benchmark:
-        f"{OUT}/logs/benchmarks/{{task}}.tsv"
-    localrule: True  # as listing
+        LAYOUT.benchmark("benchmarks", "{task}")
+    localrule: True  # it needs the network
     conda:
         ENVIRONMENT
     resources:
-        **ask("download"),
+        **ASK["download"],
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         out=subpath(output[0], parent=True),
-        settings=section_digest(SETTINGS.evaluate.data, SETTINGS.evaluate.wheel),
+        settings=triggers.benchmarks(SETTINGS),
         code=codeversion.digest("tokencodes.evaluate.benchmarks"),
     message:
         "benchmarks: {wildcards.task}"
@@ -99,28 +95,28 @@ rule benchmarks:
 
 rule evaluate:
     input:
-        weights=f"{OUT}/models/{{model}}/model.safetensors",
-        model=expand(f"{OUT}/models/{{{{model}}}}/{{file}}", file=MODEL_FILES),
+        weights=f"{LAYOUT.model('{model}')}/model.safetensors",
+        model=[f"{LAYOUT.model('{model}')}/{name}" for key, name in MODEL_FILES.items() if key != "weights"],
         benchmarks=rules.benchmarks.output[0],
-        store=f"{OUT}/data/store/manifest.json",
+        store=LAYOUT.store_manifest,
     output:
-        scores=f"{OUT}/eval/{{model}}/{{task}}-{{shots}}shot.json",
-        documents=f"{OUT}/eval/{{model}}/{{task}}-{{shots}}shot.parquet",
+        scores=LAYOUT.scores("{model}", "{task}", "{shots}"),
+        documents=LAYOUT.documents("{model}", "{task}", "{shots}"),
     log:
-        f"{OUT}/logs/evaluate/{{model}}/{{task}}-{{shots}}shot.log",
+        LAYOUT.log("evaluate", "{model}", task_name("{task}", "{shots}")),
     benchmark:
-        f"{OUT}/logs/evaluate/{{model}}/{{task}}-{{shots}}shot.tsv"
+        LAYOUT.benchmark("evaluate", "{model}", task_name("{task}", "{shots}"))
     conda:
         ENVIRONMENT
-    threads: cpus("evaluate")
+    threads: ASK["evaluate"]["cpus_per_task"]
     resources:
-        **ask("evaluate"),
+        **ASK["evaluate"],
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         model=subpath(input.weights, parent=True),
         benchmarks=subpath(input.benchmarks, parent=True),
         store=subpath(input.store, parent=True),
-        settings=task_settings,
+        settings=lambda wildcards: triggers.scores(SETTINGS, wildcards.task, int(wildcards.shots)),
         code=codeversion.digest("tokencodes.evaluate.run"),
     message:
         "evaluate: {wildcards.model} on {wildcards.task}, {wildcards.shots} shots"
@@ -129,23 +125,23 @@ rule evaluate:
         " --shots {wildcards.shots} --benchmarks {params.benchmarks:q} --store {params.store:q} --out {output.scores:q}"
 
 
-# From stored results alone, as the other tables.
+# From stored results alone, like the other tables.
 rule others:
     input:
         EVALUATIONS,
-        OF_OTHERS,
+        REFERENCE_EVALUATIONS,
     output:
-        OTHERS or f"{OUT}/tables/references.txt",
+        REFERENCE_TABLES,
     log:
-        f"{OUT}/logs/others.log",
+        LAYOUT.log("others"),
     localrule: True
     conda:
         ENVIRONMENT
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         results=subpath(output[0], ancestor=2),
         out=subpath(output[0], parent=True),
-        settings=SHOWN,
+        settings=triggers.report(SETTINGS),
         code=codeversion.digest("tokencodes.report.others"),
     message:
         "others: our models beside those of others"

@@ -1,50 +1,40 @@
 # Tables, figures and the page are drawn from stored results alone: no model, no GPU, no network.
+# By caption: the tables that share it.
+TABLES = dict(
+    accounting=["accounting"],
+    results=["results"],
+    data=["data", "lengths"],
+    differences=["differences"],
+    paper=["paper", "power"],
+    losses=["losses", "training"],
+)
+FIGURES = ["loss", "benchmarks", "differences", "accounting", "data"]
+
+
 rule tables:
     input:
         accounting=rules.accounting.output[0],
         results=RESULTS,
     output:
-        report(
-            expand(f"{OUT}/tables/accounting.{{kind}}", kind=["csv", "md", "tex"]),
-            caption="../report/accounting.rst",
-            category="Tables",
-        ),
-        report(
-            expand(f"{OUT}/tables/results.{{kind}}", kind=["csv", "md", "tex"]),
-            caption="../report/results.rst",
-            category="Tables",
-        ),
-        report(
-            expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["data", "lengths"], kind=["csv", "md", "tex"]),
-            caption="../report/data.rst",
-            category="Tables",
-        ),
-        report(
-            expand(f"{OUT}/tables/differences.{{kind}}", kind=["csv", "md", "tex"]),
-            caption="../report/differences.rst",
-            category="Tables",
-        ),
-        report(
-            expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["paper", "power"], kind=["csv", "md", "tex"]),
-            caption="../report/paper.rst",
-            category="Tables",
-        ),
-        report(
-            expand(f"{OUT}/tables/{{name}}.{{kind}}", name=["losses", "training"], kind=["csv", "md", "tex"]),
-            caption="../report/losses.rst",
-            category="Tables",
-        ),
-        f"{OUT}/tables/results_by_seed.csv",
-        summary=f"{OUT}/tables/summary.txt",
+        *[
+            report(
+                [f"{LAYOUT.tables}/{name}.{ending}" for name in names for ending in ("csv", "md", "tex")],
+                caption=f"../report/{caption}.rst",
+                category="Tables",
+            )
+            for caption, names in TABLES.items()
+        ],
+        f"{LAYOUT.tables}/results_by_seed.csv",
+        summary=f"{LAYOUT.tables}/summary.txt",
     log:
-        f"{OUT}/logs/tables.log",
+        LAYOUT.log("tables"),
     localrule: True
     conda:
         ENVIRONMENT
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         results=subpath(input.accounting, parent=True),
-        settings=SHOWN,
+        settings=triggers.report(SETTINGS),
         code=codeversion.digest("tokencodes.report.tables"),
     message:
         "tables"
@@ -57,40 +47,23 @@ rule figures:
         accounting=rules.accounting.output[0],
         results=RESULTS,
     output:
-        report(
-            expand(f"{OUT}/figures/loss.{{kind}}", kind=["png", "svg", "pdf"]),
-            caption="../report/loss.rst",
-            category="Figures",
-        ),
-        report(
-            expand(f"{OUT}/figures/benchmarks.{{kind}}", kind=["png", "svg", "pdf"]),
-            caption="../report/benchmarks.rst",
-            category="Figures",
-        ),
-        report(
-            expand(f"{OUT}/figures/differences.{{kind}}", kind=["png", "svg", "pdf"]),
-            caption="../report/differences.rst",
-            category="Figures",
-        ),
-        report(
-            expand(f"{OUT}/figures/accounting.{{kind}}", kind=["png", "svg", "pdf"]),
-            caption="../report/accounting.rst",
-            category="Figures",
-        ),
-        report(
-            expand(f"{OUT}/figures/data.{{kind}}", kind=["png", "svg", "pdf"]),
-            caption="../report/data.rst",
-            category="Figures",
-        ),
+        *[
+            report(
+                [f"{LAYOUT.figures}/{name}.{ending}" for ending in ("png", "svg", "pdf")],
+                caption=f"../report/{name}.rst",
+                category="Figures",
+            )
+            for name in FIGURES
+        ],
     log:
-        f"{OUT}/logs/figures.log",
+        LAYOUT.log("figures"),
     localrule: True
     conda:
         ENVIRONMENT
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         results=subpath(input.accounting, parent=True),
-        settings=SHOWN,
+        settings=triggers.report(SETTINGS),
         code=codeversion.digest("tokencodes.report.figures"),
     message:
         "figures"
@@ -105,16 +78,16 @@ rule report:
         tables=rules.tables.output,
         figures=rules.figures.output,
     output:
-        report(f"{OUT}/report.html", caption="../report/report.rst", category="Report"),
+        report(LAYOUT.report, caption="../report/report.rst", category="Report"),
     log:
-        f"{OUT}/logs/report.log",
+        LAYOUT.log("report"),
     localrule: True
     conda:
         ENVIRONMENT
     params:
-        config=CONFIG,
+        config=LAYOUT.config,
         results=subpath(input.accounting, parent=True),
-        settings=SHOWN,
+        settings=triggers.report(SETTINGS),
         code=codeversion.digest("tokencodes.report.page"),
     message:
         "report"

@@ -1,25 +1,36 @@
-# One model an interface and seed. Checkpoints are no outputs: Snakemake deletes those of a job that failed.
+# One model per interface and seed. Checkpoints are no outputs: Snakemake deletes those of a job that failed.
+MODEL_FILES = dict(
+    weights="model.safetensors",
+    config="config.json",
+    tokenizer="tokenizer.json",
+    special="tokenizer_config.json",
+    origin="tokencodes.json",
+)
+
+
 rule train:
     input:
-        store=f"{OUT}/data/store/manifest.json",
+        store=LAYOUT.store_manifest,
     output:
-        final=f"{OUT}/runs/{{interface}}-s{{seed}}/final.json",
+        final=LAYOUT.final(TRAINING),
     log:
-        f"{OUT}/logs/train/{{interface}}-s{{seed}}.log",
+        LAYOUT.log("train", TRAINING),
     benchmark:
-        f"{OUT}/logs/train/{{interface}}-s{{seed}}.tsv"
+        LAYOUT.benchmark("train", TRAINING)
     conda:
         ENVIRONMENT
-    threads: cpus("train")
+    threads: ASK["train"]["cpus_per_task"]
     resources:
-        **ask("train"),
+        **ASK["train"],
     params:
-        config=CONFIG,
-        launcher=lambda wildcards, resources: LAUNCHER,  # of resources: on how many ranks it ran is no reason to rerun
+        config=LAYOUT.config,
+        launcher=lambda wildcards, resources: LAUNCHER,  # of resources: another number of ranks is no reason to rerun
         store=subpath(input.store, parent=True),
         out=subpath(output.final, parent=True),
-        settings=lambda wildcards: section_digest(SETTINGS.run(wildcards.interface, int(wildcards.seed)).identity()),
-        code=training_code,
+        settings=lambda wildcards: triggers.training(SETTINGS, wildcards.interface, int(wildcards.seed)),
+        code=lambda wildcards: triggers.training_code(
+            Path(LAYOUT.run(TRAINING.format(**wildcards))), SETTINGS.train.on_code_change
+        ),
     message:
         "train: {wildcards.interface}, seed {wildcards.seed}"
     shell:
@@ -33,20 +44,16 @@ rule export:
         final=rules.train.output.final,
         tokenizer=rules.tokenizer.output.tokenizer,
     output:
-        weights=f"{OUT}/models/{{interface}}-s{{seed}}/model.safetensors",
-        config=f"{OUT}/models/{{interface}}-s{{seed}}/config.json",
-        tokenizer=f"{OUT}/models/{{interface}}-s{{seed}}/tokenizer.json",
-        special=f"{OUT}/models/{{interface}}-s{{seed}}/tokenizer_config.json",
-        origin=f"{OUT}/models/{{interface}}-s{{seed}}/tokencodes.json",
+        **{key: f"{LAYOUT.model(TRAINING)}/{name}" for key, name in MODEL_FILES.items()},
     log:
-        f"{OUT}/logs/export/{{interface}}-s{{seed}}.log",
+        LAYOUT.log("export", TRAINING),
     benchmark:
-        f"{OUT}/logs/export/{{interface}}-s{{seed}}.tsv"
+        LAYOUT.benchmark("export", TRAINING)
     conda:
         ENVIRONMENT
-    threads: cpus("export")
+    threads: ASK["export"]["cpus_per_task"]
     resources:
-        **ask("export"),
+        **ASK["export"],
     params:
         run_dir=subpath(input.final, parent=True),
         tokenizer=subpath(input.tokenizer, parent=True),
@@ -56,3 +63,7 @@ rule export:
         "export: {wildcards.interface}, seed {wildcards.seed}"
     shell:
         "logged {log:q} tokencodes export --run-dir {params.run_dir:q} --tokenizer {params.tokenizer:q} --out {params.out:q}"
+
+
+if IS_MAIN and triggers.looks_at_params(sys.argv[1:]):
+    guards.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)

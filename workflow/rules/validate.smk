@@ -1,21 +1,21 @@
-# Each exported model is held against its run, bit for bit.
+# Each exported model is compared with its run, bit for bit.
 rule validate:
     input:
         weights=rules.export.output.weights,
         model=rules.export.output,
         final=rules.train.output.final,
-        store=f"{OUT}/data/store/manifest.json",
+        store=LAYOUT.store_manifest,
     output:
-        f"{OUT}/validation/{{interface}}-s{{seed}}.json",
+        LAYOUT.validation(TRAINING),
     log:
-        f"{OUT}/logs/validate/{{interface}}-s{{seed}}.log",
+        LAYOUT.log("validate", TRAINING),
     benchmark:
-        f"{OUT}/logs/validate/{{interface}}-s{{seed}}.tsv"
+        LAYOUT.benchmark("validate", TRAINING)
     conda:
         ENVIRONMENT
-    threads: cpus("export")
+    threads: ASK["export"]["cpus_per_task"]
     resources:
-        **ask("export"),
+        **ASK["export"],
     params:
         model=subpath(input.weights, parent=True),
         run_dir=subpath(input.final, parent=True),

@@ -154,6 +154,36 @@ def bytes_without_token(value: dict[str, Any]) -> list[int]:
     return sorted(set(range(256)) - have)
 
 
+def token_bytes(folder: Path | str) -> list[bytes]:
+    """The bytes that each token id of `folder`/tokenizer.json stands for, V of them in the order of the ids.
+
+    A token of a byte-level BPE stands for the bytes that its letters write. An added token, such as a control token,
+    stands for its text in UTF-8. So the bytes of a text's tokens, joined, are the text in UTF-8, without the bytes that
+    have no token. Raises UserError for a tokenizer of another kind, whose tokens do not stand for fixed bytes.
+    """
+    path = Path(folder) / "tokenizer.json"
+    value = read_json(path)
+    try:
+        model, added = value["model"], {token["id"]: token["content"] for token in value.get("added_tokens", [])}
+        texts = {**{i: token for token, i in model["vocab"].items()}, **added}
+        affixes = [model.get(key) for key in ("continuing_subword_prefix", "end_of_word_suffix")]
+        known = model.get("type") == "BPE" and not any(affixes) and _is_byte_level(value.get("pre_tokenizer"))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not a tokenizer.json ({one_line(error)}); run `tokencodes tokenizer` again") from None
+    if not known:
+        raise UserError(f"{path}: a {model.get('type')} tokenizer that is not byte-level BPE; its tokens have no bytes")
+    if sorted(texts) != list(range(len(texts))):
+        raise UserError(f"{path}: its ids are not 0 to {len(texts) - 1} without gaps; its tokens cannot be listed")
+    letters = {letter: byte for byte, letter in enumerate(byte_letters())}
+    found = []
+    for i in range(len(texts)):
+        text = texts[i]
+        if i not in added and (strange := [letter for letter in text if letter not in letters]):
+            raise UserError(f"{path}: token {i} is {text!r}; {strange[0]!r} stands for no byte of a byte-level BPE")
+        found.append(text.encode("utf-8") if i in added else bytes(letters[letter] for letter in text))
+    return found
+
+
 def build(settings: config.Config, out: Path) -> None:
     """Write tokenizer.json, tokenizer_config.json (for Transformers) and manifest.json, the last one last."""
     vocab_size, spec = settings.model.vocab_size, settings.data.tokenizer

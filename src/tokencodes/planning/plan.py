@@ -15,6 +15,7 @@ from tokencodes.data import source
 from tokencodes.errors import UserError
 from tokencodes.evaluate.catalogue import CORPUS_TASK
 from tokencodes.model import accounting, shape
+from tokencodes.model.shape import Counts
 from tokencodes.model.spec import Model
 from tokencodes.planning import corpus, resources
 from tokencodes.train.spec import Train
@@ -66,17 +67,17 @@ def loss_bytes(vocab_size: int, d_model: int, tokens: int, chunk: int, low: int)
     return FLOAT32 * (logits + head) + copies
 
 
-def state_bytes(counts: dict[str, int], model: Model, n_gpus: int, parallel: str) -> int:
+def state_bytes(counts: Counts, model: Model, n_gpus: int, parallel: str) -> int:
     """Bytes of weights, gradients, moments and buffers on one rank; between ranks, ddp adds the buckets in which
     gradients meet, which accumulation keeps beside them."""
-    whole = counts["trainable"] * FLOAT32 * TRAINING_COPIES
+    whole = counts.trainable * FLOAT32 * TRAINING_COPIES
     if n_gpus == 1:
-        return whole + counts["buffers"]
+        return whole + counts.buffers
     if parallel == "ddp":
-        return whole + counts["trainable"] * FLOAT32 + counts["buffers"]
+        return whole + counts.trainable * FLOAT32 + counts.buffers
     block = (4 * model.d_model**2 + 3 * model.d_model * model.d_ff) * FLOAT32
-    outside = (counts["input"] + counts["head"]) * FLOAT32  # kept whole from forward to backward
-    return whole // n_gpus + 2 * (block + outside) + counts["buffers"]
+    outside = (counts.input + counts.head) * FLOAT32  # kept whole from forward to backward
+    return whole // n_gpus + 2 * (block + outside) + counts.buffers
 
 
 def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
@@ -93,15 +94,15 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
     asked = resources.asked(settings)
     interfaces = {}
     for name, interface in settings.interfaces.items():
-        counts = accounting.count(interface, model).model_dump()
+        counts = accounting.count(interface, model)
         interfaces[name] = {
-            **counts,
+            **counts.model_dump(),
             "memory_per_gpu_bytes": {
                 parallel: state_bytes(counts, model, train.n_gpus, parallel) + activation_bytes(model, train)
                 for parallel in ("ddp", "fsdp")
             },
-            "checkpoint_bytes": counts["trainable"] * FLOAT32 * CHECKPOINT_COPIES + counts["buffers"],
-            "export_bytes": counts["trainable"] * FLOAT32 + counts["buffers"],
+            "checkpoint_bytes": counts.trainable * FLOAT32 * CHECKPOINT_COPIES + counts.buffers,
+            "export_bytes": counts.trainable * FLOAT32 + counts.buffers,
         }
     disk = sum(
         len(settings.seeds) * (row["checkpoint_bytes"] * train.keep_checkpoints + row["export_bytes"])

@@ -66,6 +66,20 @@ def asked(settings: config.Config) -> StageResources:
     return StageResources(**filled)
 
 
+def by_stage(settings: config.Config) -> dict[str, dict[str, int | str]]:
+    """The same as Snakemake's resources. `gpus` is for the limit of a local run, `gres` for Slurm."""
+    return {
+        stage: {
+            "mem_mb": job.mem_mb,
+            "runtime": job.runtime_min,
+            "cpus_per_task": job.cpus,
+            "gpus": job.gpus,
+            **({"gres": f"gpu:{job.gpus}"} if job.gpus else {}),
+        }
+        for stage, job in asked(settings)
+    }
+
+
 def _text_bytes_a_shard(settings: config.Config) -> float:
     """From data.expected, which the config may leave out: then 0, and the least durations hold."""
     source, expected = settings.data.source, settings.data.expected

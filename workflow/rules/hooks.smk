@@ -1,0 +1,104 @@
+# Everything that reaches into Snakemake itself, and what the workflow does before its first job and after a failure.
+#
+# It holds for snakemake 9.27 and snakemake-executor-plugin-slurm 2.8, the versions that pyproject.toml admits.
+# tests/workflow/test_hooks.py holds each name below against the installed versions. To admit a newer version: raise the
+# upper bound in pyproject.toml and the number above, `make lock`, then run that test and `make test-slurm`.
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from snakemake.jobs import GroupJob, Job
+from tokencodes import attempts, guards, triggers
+from tokencodes.config import dump
+from tokencodes.files import write_text
+
+IS_MAIN = workflow.is_main_process  # not a Snakemake that Slurm starts on a node for one job
+
+# Downloads run beside Snakemake, because the nodes of a cluster often have no network, unless the profile names a
+# partition for them.
+DOWNLOADS_HERE = "slurm_partition" not in workflow.resource_settings.overwrite_resources.get("download", {})
+
+LOGGED = shlex.quote(str(Path(workflow.current_basedir) / "../scripts/logged.sh")).replace("{", "{{").replace("}", "}}")
+LOCKS = []  # open files; this process holds their locks as long as it lives
+
+
+def config_files():
+    """The config files of this call, relative to the working directory."""
+    return [os.path.relpath(path) for path in workflow.configfiles]
+
+
+def config_is_overridden():
+    """Whether `--config` changes keys of the files."""
+    return bool(workflow.config_settings.config)
+
+
+def training_to_run():
+    """The folders of the trainings that this call will run."""
+    return [Path(job.output[0]).parent for job in workflow.dag.needrun_jobs() if job.rule.name == "train"]
+
+
+def slurm_name():
+    """What Slurm calls all jobs of this call; None on one machine."""
+    return getattr(workflow.scheduler._executor, "run_uuid", None)
+
+
+def look_at_jobs_only_when_one_ends():
+    """Drop Snakemake's limit of 100 submissions per second, which no executor comes near.
+
+    Each look at the ready jobs starts a timer that causes another look: hundreds per second with hundreds of jobs.
+    """
+    workflow.scheduler.job_rate_limiter = None
+
+
+def repeat_interrupted_jobs():
+    """With `retries`: repeat a job while it makes progress, and never one that failed.
+
+    Snakemake repeats whatever ended without its outputs, `retries` times. But a mistake would be the same again, and a
+    training of many jobs has no such number.
+    """
+
+    def restart_times(job):
+        repeated = attempts.is_repeated(map(Path, job.log), job.attempt, workflow.execution_settings.retries, LAYOUT)
+        return job.attempt if repeated else 0
+
+    if workflow.execution_settings.retries:
+        Job.restart_times = GroupJob.restart_times = property(restart_times)
+
+
+def start_again():
+    """Replace this process by the same call: Snakemake decided what to run before the jobs ended that it waited for."""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def failed_jobs():
+    """The jobs that failed. Of a group: those whose outputs are not complete."""
+    for each in workflow.scheduler.failed:
+        for job in each.jobs if each.is_group() else [each]:
+            if not (each.is_group() and all(map(os.path.exists, job.output))):
+                yield attempts.FailedJob(job.rule.name, dict(job.wildcards_dict), list(job.log), list(job.output))
+
+
+def options():
+    """The command line of this call without its targets."""
+    return [argument for argument in sys.argv[1:] if argument not in workflow.dag_settings.targets]
+
+
+onstart:
+    if IS_MAIN:
+        with guards.user_errors():
+            LOCKS.append(guards.hold(LAYOUT))
+            guards.refuse_other_configs(guards.runs(SETTINGS, LAYOUT))
+            guards.refuse_to_train_anew(training_to_run())
+            # The config is no input of the rules: each has the digest of its own keys, and other keys are no reason to run.
+            write_text(LAYOUT.config, dump(SETTINGS))
+            waited = guards.wait_for_earlier_jobs(LAYOUT, map(Path, RUNS), slurm_name())
+        look_at_jobs_only_when_one_ends()
+        repeat_interrupted_jobs()
+        if waited:
+            start_again()
+
+
+onerror:
+    if IS_MAIN:
+        attempts.report_failures(list(failed_jobs()), options(), LAYOUT)
