@@ -112,7 +112,13 @@ def test_a_wrong_command_line_ends_with_one_line_and_exit_code_2(capsys, line):
 def test_an_option_may_take_its_value_behind_an_equals_sign_and_the_last_one_counts():
     context = parse_line(cli.app, ["train", "--run=a", "--store", "b", "--out=c=d", "--time-budget", "3", "--run", "e"])
     assert context.info_name == "train"
-    assert context.params == {"run": Path("e"), "store": Path("b"), "out": Path("c=d"), "time_budget": 3.0}
+    assert context.params == {
+        "run": Path("e"),
+        "store": Path("b"),
+        "codes": None,
+        "out": Path("c=d"),
+        "time_budget": 3.0,
+    }
 
 
 def test_a_list_takes_every_value_behind_its_option():

@@ -8,6 +8,7 @@ from tokencodes.data.manifest import MANIFEST
 from tokencodes.data.source import shard_names
 from tokencodes.data.store import FILES
 from tokencodes.evaluate.catalogue import CORPUS_TASK
+from tokencodes.interfaces.spec import is_fixed
 from tokencodes.layout import Layout, model_name, task_name
 from tokencodes.planning.resources import by_stage
 

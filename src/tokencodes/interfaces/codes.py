@@ -16,7 +16,6 @@ from tokencodes.files import atomic_path, sha256_file
 from tokencodes.interfaces.spec import CodeInterface, Interface, is_fixed
 from tokencodes.interfaces.vocabulary import Vocabulary
 from tokencodes.records import Record
-from tokencodes.spec import section_digest
 
 RECIPE = {"codebook", "permutation_seed", "shared"}  # the keys of an interface that decide its code book
 
@@ -132,11 +131,6 @@ def describe(
 def recipe(interface: CodeInterface) -> dict[str, Any]:
     """What decides a code book, as plain values."""
     return interface.model_dump(mode="json", include=RECIPE)
-
-
-def settings_digest(interface: CodeInterface, vocab_size: int) -> str:
-    """For Snakemake's rerun trigger of the rule `codes`."""
-    return section_digest(recipe(interface), vocab_size)
 
 
 def write(

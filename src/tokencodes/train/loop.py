@@ -26,7 +26,7 @@ from tokencodes.errors import StoppedEarly, UserError, one_line
 from tokencodes.files import digest, lock, sha256_file, write_text
 from tokencodes.interfaces import codes, inputs
 from tokencodes.interfaces.spec import is_fixed
-from tokencodes.model import shape, transformer
+from tokencodes.model import transformer
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.train import checkpoint, distributed, energy, metrics, optim
 from tokencodes.train.final import Final
@@ -238,18 +238,6 @@ class Trainer:
             raise FloatingPointError(f"validation loss {loss} after step {step}; {self.where_to_go_back()}")
         return loss
 
-    def pace(self, seconds: float) -> dict[str, float | None]:
-        """Of a step of that many seconds: tokens/s over all ranks, MFU (null if no peak is known), peak memory."""
-        train = self.run.train
-        tokens_per_s = train.tokens_per_step / seconds
-        flops = shape.flops_per_token(self.run.model) * tokens_per_s
-        return {
-            "tokens_per_s": tokens_per_s,
-            "mfu": flops / (train.n_gpus * train.peak_tflops * 1e12) if train.peak_tflops else None,
-            "memory_mib": distributed.peak_memory_mib(self.ranks.device),
-            "step_s": seconds,
-        }
-
     # --------------------------------------------------------- save and load
 
     def resume(self) -> int:
@@ -333,7 +321,13 @@ class Trainer:
                         record["val_loss"] = self.validate(step)
                 if main:
                     seconds = time.monotonic() - begun
-                    pace = {"step": step, **self.pace(seconds), "data_s": data_s, "energy_j": meter.joules()}
+                    memory_mib = distributed.peak_memory_mib(self.ranks.device)
+                    pace = {
+                        "step": step,
+                        **metrics.pace(self.run, seconds, memory_mib),
+                        "data_s": data_s,
+                        "energy_j": meter.joules(),
+                    }
                     journal.append(record)
                     timing.append(pace)
                     if board is not None:
