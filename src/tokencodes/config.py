@@ -28,10 +28,17 @@ from tokencodes.train.spec import SEEDS_END, Run, Train, split_problems
 class Config(Strict):
     """A whole experiment: what one call of snakemake makes under results/<name>/."""
 
-    name: str = Field(pattern=NAME)
-    results: str = Field("results", pattern=r"^[^{}]*[^{}/\s][^{}]*$")  # a folder; braces are Snakemake's wildcards
-    cache: str = "~/.cache/tokencodes"  # downloaded wheels, shared by all runs, outside results/
-    seeds: list[int] = Field(min_length=1)
+    name: str = Field(pattern=NAME, description="name of the run; everything that it makes lies in `results/<name>/`")
+    # A folder; braces are Snakemake's wildcards.
+    results: str = Field("results", pattern=r"^[^{}]*[^{}/\s][^{}]*$", description="folder of all runs")
+    cache: str = Field("~/.cache/tokencodes", description="folder of downloaded wheels, shared by all runs")
+    seeds: list[int] = Field(
+        min_length=1,
+        description=(
+            "one model for each interface and seed; the seed decides initialisation and data order. *Paper:* one. For"
+            " one seed, all interfaces see the same windows in the same order"
+        ),
+    )
     interfaces: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")], Interface] = Field(min_length=1)
     model: Model
     data: Data

@@ -3,6 +3,7 @@ an earlier call have ended, and that no finished training is lost.
 """
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import IO, Any
 from tokencodes import codeversion, config, triggers
 from tokencodes.errors import EXIT_USER_ERROR, UserError
 from tokencodes.evaluate import benchmarks
-from tokencodes.files import differences, digest, lock, read_json, write_text
+from tokencodes.files import differences, digest, lock_file, locked, read_json, write_text
 from tokencodes.layout import Layout, model_name
 from tokencodes.spec import parse
 from tokencodes.train.spec import Run
@@ -67,14 +68,8 @@ def hold(layout: Layout) -> IO[str]:
     The kernel drops the lock when the process ends, in whatever way. Raises UserError if another process has it. A file
     system without locks refuses nobody: each training run's own lock, and Snakemake's, are still there.
     """
-    path = Path(layout.lock)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = open(path, "w")
-    if not lock(file):
-        raise UserError(
-            f"{layout.root}: another snakemake is at work here; wait for it, stop it, or give this run another `name`"
-        )
-    return file
+    busy = f"{layout.root}: another snakemake is at work here; wait for it, stop it, or give this run another `name`"
+    return lock_file(layout.lock, busy=busy)
 
 
 def wait_for_earlier_jobs(layout: Layout, run_dirs: Iterable[Path], slurm_name: str | None) -> bool:
@@ -95,12 +90,10 @@ def wait_for_earlier_jobs(layout: Layout, run_dirs: Iterable[Path], slurm_name: 
 def wait_for_orphans(run_dirs: Iterable[Path]) -> None:
     """Wait until no process trains in these folders, so that two never do. Its work is then continued."""
     for run_dir in run_dirs:
-        if not (run_dir / ".lock").exists():
-            continue
-        with open(run_dir / ".lock") as file:
-            if not lock(file):
-                say(f"a job of an earlier call still trains {run_dir}; waiting for it")
-                lock(file, wait=True)
+        line = f"a job of an earlier call still trains {run_dir}; waiting for it"
+        if (run_dir / ".lock").exists():
+            with locked(run_dir / ".lock", waiting=functools.partial(say, line)):
+                pass
 
 
 def wait_for_slurm(layout: Layout, name: str) -> bool:

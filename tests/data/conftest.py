@@ -1,8 +1,6 @@
 """The real corpus and the real tokenizer, each made once; a place to prepare small tables; the command line."""
 
-import contextlib
 import json
-import resource
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,22 +103,6 @@ def new_bench(tiny, tmp_path_factory):
 @pytest.fixture
 def bench(new_bench) -> Bench:
     return new_bench()
-
-
-@contextlib.contextmanager
-def files_up_to(n_bytes: int):
-    """The kernel refuses to write a file beyond `n_bytes`, as `ulimit -f` does: a disk that is really full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.fixture(scope="session")
-def small_files():
-    return files_up_to
 
 
 def contents(folder: Path) -> dict[str, bytes]:

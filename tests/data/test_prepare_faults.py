@@ -1,7 +1,6 @@
 """A damaged file, a kill, a full disk: the shard is whole, or what was there before; and the user gets one line."""
 
 import errno
-import fcntl
 import os
 import random
 import signal
@@ -17,6 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from tokencodes import files
 from tokencodes.data import prepare, store
 from tokencodes.data.manifest import ShardManifest
 from tokencodes.errors import UserError
@@ -64,7 +64,7 @@ def test_a_corrupt_row_group_in_the_middle_is_named(bench, compression):
     ) as caught:
         bench.prepare()
     assert len(str(caught.value).splitlines()) == 1
-    assert [path.name for path in bench.out.iterdir()] == [".lock"]
+    assert list(bench.out.iterdir()) == []
 
 
 def test_a_page_that_arrow_passes_over_is_missed(bench):
@@ -155,7 +155,7 @@ def test_a_failed_run_leaves_the_shard_that_was_there(bench, snapshot):
 
 KILLED = """
 import os, signal, sys
-from tokencodes import cli
+from tokencodes import cli, files
 from tokencodes.data import prepare, store
 
 calls = 0
@@ -170,8 +170,8 @@ def counted(module, name):
     setattr(module, name, call)
 
 counted(store, "write_split")
-counted(prepare, "fsync_file")
-counted(prepare, "fsync_directory")
+counted(files, "fsync_file")
+counted(files, "fsync_directory")
 counted(prepare.np, "save")
 raise SystemExit(cli.main(sys.argv[2:]))
 """
@@ -189,7 +189,7 @@ def test_a_kill_leaves_the_old_shard_or_none(bench, after, old, snapshot):
     left = snapshot(bench.out)
     if (bench.out / "manifest.json").exists():
         assert old and {name: left[name] for name in before} == before
-    assert any(".scratch-" in name for name in left)
+    assert (bench.out / ".scratch").is_dir()
     assert bench.prepare()["kept"] == 40
     assert snapshot(bench.out).keys() == {*store.FILES, "manifest.json"}
 
@@ -225,9 +225,8 @@ def test_a_disk_that_fills_anywhere_is_one_line(bench, place, monkeypatch, snaps
 
 def test_two_processes_at_one_shard(bench):
     bench.prepare(documents(40))
-    with open(bench.out / ".lock", "w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another process prepares this shard"):
+    with files.files_together(bench.out, last="manifest.json"):
+        with pytest.raises(UserError, match="store/s: another process is writing here; wait for it or stop it"):
             bench.prepare()
     assert bench.prepare()["kept"] == 40
 
@@ -242,4 +241,4 @@ def test_an_interrupt_is_no_half_shard(bench, monkeypatch, snapshot):
     monkeypatch.setattr(store, "write_split", stop)
     with pytest.raises(KeyboardInterrupt):
         bench.prepare(documents(40))
-    assert snapshot(bench.out) == before and os.listdir(bench.out).count(".lock") == 1
+    assert snapshot(bench.out) == before and ".scratch" not in os.listdir(bench.out)

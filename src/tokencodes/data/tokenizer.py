@@ -11,7 +11,6 @@ silently, and so do we, but they are counted (`bytes_without_token` in a shard's
 import hashlib
 import json
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from tokencodes.data import hub, wheel
 from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.data.pieces import byte_letters
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import atomic_path, full_disk_named, json_text, read_json
+from tokencodes.files import files_together, full_disk_named, json_text, read_json, write_text
 
 END_OF_TEXT = "<|endoftext|>"
 GGUF_CONTROL = 3  # token type CONTROL of the GGUF format
@@ -219,13 +218,10 @@ def build(settings: config.Config, out: Path) -> None:
         source=spec,
         commit=commit,
     )
-    with ExitStack() as stack:  # all are written before the first is put in its place: the last one entered
-        for name, content in (
-            (MANIFEST, json_text(manifest.content())),
-            ("tokenizer_config.json", json_text(for_transformers)),
-            ("tokenizer.json", text),
-        ):
-            stack.enter_context(atomic_path(out / name)).write_text(content, encoding="utf-8")
+    with files_together(out, last=MANIFEST) as scratch:
+        write_text(scratch / "tokenizer.json", text)
+        write_text(scratch / "tokenizer_config.json", json_text(for_transformers))
+        manifest.write(scratch / MANIFEST)
     print(f"{out / 'tokenizer.json'}: {vocab_size} tokens, sha256 {sha256[:12]}")
 
 

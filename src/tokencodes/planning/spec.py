@@ -8,10 +8,24 @@ from tokencodes.spec import Strict
 class Resources(Strict):
     """What one job of a stage asks the scheduler for."""
 
-    cpus: int = Field(1, ge=1)
-    mem_mb: int | None = Field(None, ge=1)  # null: derived (tokencodes.planning.resources)
-    runtime_min: int | None = Field(None, ge=1)  # the same
-    gpus: int = Field(0, ge=0)
+    cpus: int = Field(1, ge=1, description="CPU cores per job")
+    mem_mb: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "memory of the host, in MB; null: derived from the model's size, the number of ranks and what a "
+            "checkpoint gathers"
+        ),
+    )
+    runtime_min: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "time limit in minutes; null: for `download` and `prepare` four times what `data.expected` implies, at "
+            "least an hour; for `train` an hour above `time_budget_min`. State the partition's limit for `train`"
+        ),
+    )
+    gpus: int = Field(0, ge=0, description="GPUs per job; for `train` on a cluster, `train.n_gpus`")
 
 
 class StageResources(Strict):

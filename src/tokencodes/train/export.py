@@ -14,14 +14,7 @@ from safetensors import SafetensorError
 from tokencodes import config
 from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import (
-    DISK_FULL,
-    fsync_directory,
-    fsync_file,
-    full_disk_named,
-    sha256_file,
-    write_text,
-)
+from tokencodes.files import sha256_file, whole_folder, write_text
 from tokencodes.interfaces import codes, inputs
 from tokencodes.interfaces.spec import is_fixed
 from tokencodes.model import adapter, hf, origin, standalone
@@ -185,32 +178,19 @@ def write_model(
     It is written under a temporary name; `check` may look at it there and refuse it. Then it takes the place of what
     `out` held, which is removed last. Raises UserError if `out` is not free (see `place`) or cannot be written.
     """
-    where = place(out)
-    temporary, old = (where.with_name(f".{where.name}.{kind}") for kind in ("tmp", "old"))
+    place(out)
     try:
-        with full_disk_named(out):
-            where.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir()
-            _fill(temporary, model, tokenizer, readme, facts)
-            check(temporary)
-            _swap(temporary, where, old)
-    except SafetensorError as error:
-        if not any(os.strerror(number) in str(error) for number in DISK_FULL):
-            raise
-        raise UserError(
-            f"{out}: the disk is full; nothing was changed there; free some space and start again"
-        ) from None
+        with whole_folder(out, ours=OURS, what="a model") as folder:
+            _fill(folder, model, tokenizer, readme, facts)
+            check(folder)
     except (PermissionError, FileExistsError, NotADirectoryError) as error:
         raise UserError(f"{out}: cannot be written ({os.strerror(error.errno).lower()}); name another folder") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _fill(
     folder: Path, model: hf.TokenCodesForCausalLM, tokenizer: Path | None, readme: str, facts: dict[str, Any]
 ) -> None:
-    """All files of a model directory, on the disk."""
+    """All files of a model directory."""
     transformers.utils.logging.disable_progress_bar()
     model.save_pretrained(folder, max_shard_size="1TB")  # one file: its hash is the model's
     for name in TOKENIZER_FILES if tokenizer else ():
@@ -219,23 +199,3 @@ def _fill(
     standalone.write(folder)
     write_text(folder / "README.md", readme)
     Origin(**facts, model_sha256=sha256_file(folder / "model.safetensors")).write(folder / origin.FILE)
-    for path in folder.iterdir():
-        shutil.copymode(folder / "README.md", path)  # safetensors are written for their owner alone
-        fsync_file(path)
-    fsync_directory(folder)
-
-
-def _swap(new: Path, out: Path, old: Path) -> None:
-    """`new` becomes `out`. What `out` was is set aside as `old` until then, so that one of the two is there whole."""
-    replaced = out.exists()
-    if replaced:
-        shutil.rmtree(old, ignore_errors=True)  # of an attempt that was killed after its model was in place
-        out.rename(old)
-    try:
-        new.rename(out)
-    except BaseException:
-        if replaced:
-            old.rename(out)
-        raise
-    fsync_directory(out.parent)
-    shutil.rmtree(old, ignore_errors=True)

@@ -23,7 +23,7 @@ from tokencodes.data.sampler import Sampler
 from tokencodes.data.spec import data_digest
 from tokencodes.data.store import Store, verify
 from tokencodes.errors import StoppedEarly, UserError, one_line
-from tokencodes.files import digest, lock, sha256_file, write_text
+from tokencodes.files import digest, locked, sha256_file, write_text
 from tokencodes.interfaces import codes, inputs
 from tokencodes.interfaces.spec import is_fixed
 from tokencodes.model import transformer
@@ -87,14 +87,9 @@ class Stop:
         self.longest[what] = max(self.longest[what], time.monotonic() - start)
 
 
-@contextlib.contextmanager
-def run_lock(out: Path) -> Iterator[None]:
-    """One writer a run folder. Raises UserError if another process trains there."""
-    out.mkdir(parents=True, exist_ok=True)
-    with open(out / ".lock", "w") as file:
-        if not lock(file):
-            raise UserError(f"{out}: another process trains here; wait for it or stop it")
-        yield
+def run_lock(out: Path) -> contextlib.AbstractContextManager[Any]:
+    """One writer per run folder, for a `with` block. Raises UserError if another process trains there."""
+    return locked(out / ".lock", busy=f"{out}: another process trains here; wait for it or stop it")
 
 
 class Trainer:

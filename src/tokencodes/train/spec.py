@@ -32,35 +32,80 @@ NOT_IDENTITY = (
 class Train(Strict):
     """The optimisation recipe (paper's values in config/paper.yaml; `ours` where the paper is silent)."""
 
-    max_steps: int = Field(ge=1)
-    warmup_steps: int = Field(ge=0)
-    peak_lr: float = Field(gt=0)
-    min_lr: float = Field(ge=0)
-    weight_decay: float = Field(0.01, ge=0)
-    beta1: float = Field(0.9, ge=0, lt=1)  # ours
-    beta2: float = Field(0.95, ge=0, lt=1)  # ours
-    adam_eps: float = Field(1e-8, gt=0)  # ours
-    grad_clip: float = Field(1.0, gt=0)
-    n_gpus: int = Field(ge=1)  # ranks of one training job; on a CPU device: processes
-    parallel: Literal["ddp", "fsdp"] = "ddp"  # whole copies on each rank, or sharded weights and optimizer state
-    micro_batch_size: int = Field(ge=1)
-    grad_accum_steps: int = Field(ge=1)
-    tokens_per_step: int = Field(ge=1)  # stated and asserted: n_gpus * micro_batch_size * grad_accum_steps * context
-    precision: Literal["fp32", "bf16"] = "bf16"  # bf16: autocast over fp32 weights
-    device: Literal["cpu", "cuda", "auto"] = "auto"
-    cpu_threads: int = Field(1, ge=1)  # part of the run's identity: sums on a CPU depend on it
-    compile: bool = False
-    activation_checkpointing: bool = False  # keep each block's input alone and compute the rest again for backward
-    loss_chunk_tokens: int = Field(1024, ge=1)  # ours: rows of logits that exist at one time
-    checkpoint_every: int = Field(ge=1)
-    keep_checkpoints: int = Field(2, ge=2)
-    validate_every: int = Field(ge=1)
-    validation_windows: int = Field(ge=1)
-    log_every: int = Field(1, ge=1)
-    tensorboard: bool = False  # curves for TensorBoard under DIR/tensorboard too
-    peak_tflops: float | None = Field(None, gt=0)  # of one GPU in `precision`, for the MFU in timing.jsonl
-    time_budget_min: float | None = Field(None, gt=0)  # stop, save and exit 75 after this many minutes
-    on_code_change: Literal["refuse", "restart", "continue"] = "refuse"  # what a checkpoint of other code is worth
+    max_steps: int = Field(ge=1, description="number of updates. *Paper:* 382,500")
+    warmup_steps: int = Field(ge=0, description="updates of linear warm-up. *Paper:* 2,000")
+    peak_lr: float = Field(gt=0, description="learning rate after warm-up. *Paper:* 1.5e-4")
+    min_lr: float = Field(ge=0, description="learning rate at the end of the cosine decay. *Paper:* 1e-5")
+    weight_decay: float = Field(0.01, ge=0, description="on matrices only (*paper*)")
+    beta1: float = Field(0.9, ge=0, lt=1, description="of AdamW")
+    beta2: float = Field(0.95, ge=0, lt=1, description="of AdamW")
+    adam_eps: float = Field(1e-8, gt=0, description="epsilon of AdamW")
+    grad_clip: float = Field(1.0, gt=0, description="bound on the norm of the whole gradient (*paper*)")
+    n_gpus: int = Field(
+        ge=1,
+        description=(
+            "ranks of one training job: GPUs, or processes on a CPU; more than one start through torchrun. *Paper:* 2"
+        ),
+    )
+    parallel: Literal["ddp", "fsdp"] = Field(
+        "ddp", description="`ddp`: a whole copy on each rank. `fsdp`: sharded weights and optimizer state"
+    )
+    micro_batch_size: int = Field(ge=1, description="windows per forward pass. *Paper:* 8")
+    grad_accum_steps: int = Field(ge=1, description="forward passes per update. *Paper:* 8")
+    tokens_per_step: int = Field(
+        ge=1,
+        description="must be `n_gpus` x `micro_batch_size` x `grad_accum_steps` x `context_length`. *Paper:* 262,144",
+    )
+    precision: Literal["fp32", "bf16"] = Field(
+        "bf16", description="`bf16`: autocast over fp32 weights (*paper*). `fp32`"
+    )
+    device: Literal["cpu", "cuda", "auto"] = Field(
+        "auto", description="`cpu`, `cuda`, or `auto`: a GPU if there is one"
+    )
+    cpu_threads: int = Field(
+        1,
+        ge=1,
+        description="threads per process; part of a run's identity, since the order of sums on a CPU depends on it",
+    )
+    compile: bool = Field(False, description="use torch.compile: slow to start, faster after that")
+    activation_checkpointing: bool = Field(
+        False,
+        description=(
+            "keep only the input of each block and compute the rest again in the backward pass: less memory, about a "
+            "third more work, the same bits"
+        ),
+    )
+    loss_chunk_tokens: int = Field(
+        1024, ge=1, description="rows of logits that exist at one time: less memory or more speed"
+    )
+    checkpoint_every: int = Field(ge=1, description="updates between checkpoints")
+    keep_checkpoints: int = Field(2, ge=2, description="number of checkpoints that stay on disk")
+    validate_every: int = Field(ge=1, description="updates between measurements of the validation loss")
+    validation_windows: int = Field(ge=1, description="windows per measurement")
+    log_every: int = Field(1, ge=1, description="updates between lines of progress")
+    tensorboard: bool = Field(
+        False,
+        description=(
+            "also write the curves for TensorBoard, into `tensorboard/` of the run folder (`pip install tensorboard`)"
+        ),
+    )
+    peak_tflops: float | None = Field(
+        None,
+        gt=0,
+        description="peak of one GPU in `precision`, for the utilisation (MFU) in `timing.jsonl`; null: not computed",
+    )
+    time_budget_min: float | None = Field(
+        None,
+        gt=0,
+        description="stop, save and exit 75 after this many minutes; set it below the scheduler's time limit",
+    )
+    on_code_change: Literal["refuse", "restart", "continue"] = Field(
+        "refuse",
+        description=(
+            "what to do if the training code has changed since a checkpoint. `refuse`: keep a finished model, with a "
+            "warning, and do not continue an unfinished one. `restart`: train again. `continue`: accept the new code"
+        ),
+    )
 
     @model_validator(mode="after")
     def _schedule(self) -> "Train":
