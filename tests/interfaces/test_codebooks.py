@@ -1,5 +1,7 @@
 """The contract of a code book's kind: one test over every kind in the union, whatever it is called."""
 
+import tempfile
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -8,14 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokencodes.errors import UserError
+from tokencodes.files import sha256_file
 from tokencodes.interfaces import codes
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.codebooks import KINDS, AnyCodebook
 from tokencodes.interfaces.spec import CodeInterface
 from tokencodes.interfaces.vocabulary import Vocabulary, bits_needed
 
-EXAMPLES = [(kind, keys) for kind, book in KINDS.items() for keys in book.examples]
-FIXED = [(kind, keys) for kind, keys in EXAMPLES if not KINDS[kind].trained]
+FOLDER = Path(tempfile.mkdtemp())
+EXAMPLES = [
+    pytest.param(kind, keys, id=f"{kind}{n}")
+    for kind, book in KINDS.items()
+    for n, keys in enumerate(book.examples_in(FOLDER))
+]
+FIXED = [example for example in EXAMPLES if not KINDS[example.values[0]].trained]
 N_TOKENS = 300  # the vocabulary that the examples are for
 SPELLING = tuple(f"{'x' * (n % 7)}{n:x}".encode() for n in range(2, N_TOKENS + 2))
 
@@ -31,18 +39,18 @@ def vocabulary_of(size: int = N_TOKENS) -> Vocabulary:
 def test_the_union_and_the_folder_hold_the_same_kinds():
     union = get_args(get_args(AnyCodebook)[0])
     assert set(union) == set(KINDS.values()) and len(union) == len(KINDS)
-    assert {"binary", "gf2", "linear", "gaussian", "learned"} <= set(KINDS)
+    assert {"binary", "gf2", "linear", "gaussian", "learned", "file"} <= set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_examples_and_describes_its_keys(kind):
     book = KINDS[kind]
-    assert book.examples and book.__doc__
+    assert book.examples_in(FOLDER) and book.__doc__
     for name, field in book.model_fields.items():
         assert name == "kind" or field.description, f"{kind}.{name}"
 
 
-@pytest.mark.parametrize(("kind", "keys"), FIXED, ids=str)
+@pytest.mark.parametrize(("kind", "keys"), FIXED)
 def test_a_code_book_has_its_shape_and_type_and_is_pure(kind, keys):
     book = book_of(kind, keys)
     built = book.build(vocabulary_of())
@@ -55,14 +63,14 @@ def test_a_code_book_has_its_shape_and_type_and_is_pure(kind, keys):
     assert np.array_equal(built, book_of(kind, keys).build(vocabulary_of()))
 
 
-@pytest.mark.parametrize(("kind", "keys"), FIXED, ids=str)
+@pytest.mark.parametrize(("kind", "keys"), FIXED)
 def test_another_way_gives_the_same_values(kind, keys):
     book = book_of(kind, keys)
     built, again = book.build(vocabulary_of()), book.again(vocabulary_of())
     assert built.dtype == again.dtype and np.array_equal(built, again)
 
 
-@pytest.mark.parametrize(("kind", "keys"), FIXED, ids=str)
+@pytest.mark.parametrize(("kind", "keys"), FIXED)
 def test_the_other_way_is_the_kinds_own(kind, keys):
     """No kind may inherit or borrow its check: a wrong code would be compared with itself."""
     book = KINDS[kind]
@@ -72,7 +80,7 @@ def test_the_other_way_is_the_kinds_own(kind, keys):
     assert np.array_equal(again, book_of(kind, keys).build(vocabulary_of()))
 
 
-@pytest.mark.parametrize(("kind", "keys"), FIXED, ids=str)
+@pytest.mark.parametrize(("kind", "keys"), FIXED)
 @pytest.mark.parametrize("permutation_seed", [None, 5])
 def test_codes_are_distinct_or_refused(kind, keys, permutation_seed):
     interface = CodeInterface.model_validate(
@@ -83,7 +91,7 @@ def test_codes_are_distinct_or_refused(kind, keys, permutation_seed):
     assert np.array_equal(built, codes.again(interface, vocabulary_of()))
 
 
-@pytest.mark.parametrize(("kind", "keys"), [(kind, keys) for kind, keys in FIXED if KINDS[kind].structure], ids=str)
+@pytest.mark.parametrize(("kind", "keys"), [example for example in FIXED if KINDS[example.values[0]].structure])
 def test_a_kind_with_a_structure_finds_a_changed_entry(kind, keys):
     book = book_of(kind, keys)
     built = book.build(vocabulary_of(256))
@@ -98,16 +106,16 @@ def test_a_kind_with_a_structure_finds_a_changed_entry(kind, keys):
 @pytest.mark.parametrize("kind", [kind for kind, book in KINDS.items() if book.spelled])
 def test_a_kind_that_sees_spelling_says_so_without_a_tokenizer(kind):
     with pytest.raises(UserError, match="--tokenizer"):
-        book_of(kind, KINDS[kind].examples[0]).build(Vocabulary(N_TOKENS))
+        book_of(kind, KINDS[kind].examples_in(FOLDER)[0]).build(Vocabulary(N_TOKENS))
 
 
 @pytest.mark.parametrize("kind", [kind for kind, book in KINDS.items() if book.trained])
 def test_a_trained_kind_has_no_code_book(kind):
     with pytest.raises(TypeError):
-        book_of(kind, KINDS[kind].examples[0]).build(vocabulary_of())
+        book_of(kind, KINDS[kind].examples_in(FOLDER)[0]).build(vocabulary_of())
 
 
-@pytest.mark.parametrize(("kind", "keys"), EXAMPLES, ids=str)
+@pytest.mark.parametrize(("kind", "keys"), EXAMPLES)
 def test_bounds_of_the_width(kind, keys):
     """The codes of a kind with bits are wide enough, or its problems say that they are not."""
     book = book_of(kind, keys)
@@ -158,3 +166,36 @@ def test_binary_codes_are_injective_and_equal_their_other_way(kind, vocab_size, 
 def test_gaussian_codes_are_standard_normal():
     built = book_of("gaussian", {"width": 16, "seed": 1}).build(Vocabulary(4096))
     assert built.dtype == np.float32 and abs(built.mean()) < 0.02 and abs(built.std() - 1) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("values", "change", "said"),
+    [
+        (np.eye(9, dtype=np.uint8), {"sha256": "0" * 64}, "codebook.sha256: is not that of"),
+        (np.eye(9, dtype=np.uint8), {"path": "nowhere.npy"}, "nowhere.npy: no such file"),
+        (np.eye(9, dtype=np.uint8), {"values": "float32"}, "has values of type uint8"),
+        (np.eye(9), {}, "has values of type float64"),
+        (np.zeros((9, 2, 2), np.uint8), {}, "has 3 dimensions"),
+        (np.array([{"a": 1}], dtype=object), {}, "not an array in .npy format"),
+        (b"no array", {}, "not an array in .npy format"),
+    ],
+)
+def test_a_file_that_is_no_code_book_is_one_line(tmp_path, values, change, said):
+    path = tmp_path / "codes.npy"
+    if isinstance(values, bytes):
+        path.write_bytes(values)
+    else:
+        np.save(path, values, allow_pickle=values.dtype == object)
+    keys = {"path": str(path), "sha256": sha256_file(path), "width": 9, "values": "bits", **change}
+    with pytest.raises(UserError) as caught:
+        book_of("file", keys).build(Vocabulary(9))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_file_is_read_whatever_its_order_of_values(tmp_path, order):
+    values = np.array(np.random.default_rng(0).standard_normal((20, 7)), np.float32, order=order)
+    np.save(tmp_path / "x.npy", values)
+    keys = {"path": str(tmp_path / "x.npy"), "sha256": sha256_file(tmp_path / "x.npy"), "width": 7, "values": "float32"}
+    book = book_of("file", keys)
+    assert np.array_equal(book.build(Vocabulary(20)), values) and np.array_equal(book.again(Vocabulary(20)), values)

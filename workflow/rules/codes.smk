@@ -2,6 +2,7 @@
 rule codes:
     input:
         spelling,
+        code_files,
     output:
         codes=LAYOUT.codes("{interface}"),
         record=LAYOUT.codes_record("{interface}"),

@@ -74,6 +74,11 @@ def spelling(wildcards):
     return f"{LAYOUT.tokenizer}/tokenizer.json" if SETTINGS.interfaces[wildcards.interface].codebook.spelled else []
 
 
+def code_files(wildcards):
+    """The user's own files that a code book is made from."""
+    return SETTINGS.interfaces[wildcards.interface].codebook.files
+
+
 wildcard_constraints:
     interface=one_of(SETTINGS.interfaces),
     seed=one_of(SETTINGS.seeds),

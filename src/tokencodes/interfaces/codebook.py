@@ -4,6 +4,7 @@ Each kind is one class in one file of `codebooks/`. Nothing else in the package 
 """
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -15,14 +16,24 @@ from tokencodes.spec import Strict
 class Codebook(Strict, ABC):
     """One code per token, K coordinates each: the keys of a kind, and what they mean.
 
-    A subclass has the key `kind`, a `Literal` with its one name, and an example of its keys in `examples`.
+    A subclass has the key `kind`, a `Literal` with its one name, and examples of its other keys.
     """
 
     kind: str
-    examples: ClassVar[tuple[dict, ...]]  # keys besides `kind` for a vocabulary of 300 tokens: for docs and tests
+    examples: ClassVar[tuple[dict, ...]] = ()  # keys besides `kind`, for a vocabulary of 300 tokens
     trained: ClassVar[bool] = False  # the codes are parameters: there is nothing to build
     spelled: ClassVar[bool] = False  # `build` needs the bytes of the tokens
     structure: ClassVar[str | None] = None  # the name of the check that `examine` makes, if it makes one
+
+    @classmethod
+    def examples_in(cls, folder: Path) -> list[dict]:
+        """The examples; a kind that reads files writes them to `folder` first."""
+        return list(cls.examples)
+
+    @property
+    def files(self) -> list[str]:
+        """Files that the code book is made from."""
+        return []
 
     @property
     @abstractmethod

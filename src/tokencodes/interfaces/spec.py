@@ -24,7 +24,7 @@ class CodeInterface(Strict):
     """x(t) = scale * lift(code(t)) (paper: Binary16, GF2; ours: the controls)."""
 
     kind: Literal["code"]
-    codebook: AnyCodebook = Field(description="the code of a token, K coordinates")
+    codebook: AnyCodebook
     lift: Literal["tile", "hadamard", "orthogonal"] = Field(
         "tile",
         description="from K to d: `tile` repeats the code (paper); `orthogonal` turns it, rank K; `hadamard` takes "
