@@ -5,7 +5,7 @@
     python benchmarks/train_step_gpu.py --device cpu --tiny        the same program in small, to see that it works
 
 Each row is a process of its own: an interface, with and without activation checkpointing and torch.compile, bfloat16
-autocast, the trainer's own model, loss and optimizer, random tokens. MFU follows `tokencodes.model.accounting`, one
+autocast, the trainer's own model, loss and optimizer, random tokens. MFU follows `tokencodes.model.shape`, one
 convention for all interfaces: 6 FLOPs a token for each backbone matrix and head parameter, plus causal attention; the
 input is a look-up and counts nothing, nor does what activation checkpointing computes again. The peak is the data
 sheet's dense bfloat16 figure for the GPUs that `tokencodes plan` knows, else --peak-tflops.
@@ -46,7 +46,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
 
     from tokencodes import config
     from tokencodes.interfaces import inputs
-    from tokencodes.model import accounting, transformer
+    from tokencodes.model import accounting, shape, transformer
     from tokencodes.planning import plan
     from tokencodes.train import distributed, optim
     from tokencodes.train.loop import SummedLoss
@@ -91,7 +91,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     planned = plan.state_bytes(counts, model, 1, "ddp") + plan.activation_bytes(model, train)
     return {
         "tokens_per_s": n_tokens / statistics.median(seconds),
-        "flops_per_token": accounting.flops_per_token(model),
+        "flops_per_token": shape.flops_per_token(model),
         "peak_mib": distributed.peak_memory_mib(device),
         "planned_mib": planned / 2**20,
         "warm_up_s": warm_up,

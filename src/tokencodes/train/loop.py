@@ -96,10 +96,17 @@ class Trainer:
     """One run on one rank."""
 
     def __init__(
-        self, run: Run, interface: inputs.Inputs, store: Store, out: Path, ranks: distributed.Ranks, stop: Stop
+        self,
+        run: Run,
+        store: Store,
+        out: Path,
+        ranks: distributed.Ranks,
+        stop: Stop,
+        codes_file: Path | None = None,
     ):
         self.run, self.store, self.out, self.ranks, self.stop = run, store, out, ranks, stop
         train, context = run.train, run.model.context_length
+        interface = read_inputs(run, codes_file)
         self.label = f"{run.interface_name}-s{run.seed}"
         self.folder = out / "checkpoints"
         self.last_good: Path | None = None  # the checkpoint that was continued from, or written last
@@ -462,7 +469,7 @@ def train_with(
     distributed.make_deterministic(run.train.cpu_threads, run.seed)
     store = Store.open(store_dir, vocab_size=run.model.vocab_size)
     check_store(run, store)
-    trainer = Trainer(run, read_inputs(run, codes_file), store, out, ranks, stop)
+    trainer = Trainer(run, store, out, ranks, stop, codes_file)
     trainer.rehearse()
     if ranks.main:
         verify(store_dir)  # opening cannot see a changed token; hashing is minutes, training is weeks
