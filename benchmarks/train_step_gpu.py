@@ -65,8 +65,8 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     module = SummedLoss(net, train.loss_chunk_tokens)
     run = torch.compile(module) if compiled else module
     optimizer = optim.build(net, train)
-    shape = (args.micro_batch, model.context_length + 1)
-    tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
+    size = (args.micro_batch, model.context_length + 1)
+    tokens = torch.randint(model.vocab_size, size, generator=torch.Generator().manual_seed(0)).to(device)
     n_tokens = args.micro_batch * model.context_length
 
     def step() -> None:

@@ -4,14 +4,21 @@ Files in large storage are redirected to a second origin, as the real hub does t
 served at once. Every request is kept. The layout of requests and answers is that of huggingface_hub's own client.
 """
 
+import functools
 import hashlib
 import json
+import random
 import re
 import threading
 import urllib.parse
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from huggingface_hub import constants
+
+SIZE = 3_000_000
+PATTERN = "part/train-{shard:05d}-of-00002.parquet"
+SHARDS = ["shard-00000-of-00002", "shard-00001-of-00002"]
 API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/(revision|paths-info)/([^/]+)")
 RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 BLOB = re.compile(r"/blob/([0-9a-f]{64})")
@@ -259,3 +266,19 @@ class Hub:
                 self.close_connection = True
 
         return Handler
+
+
+@functools.cache
+def content(seed: int) -> bytes:
+    return random.Random(seed).randbytes(SIZE + seed)
+
+
+def files(first: int = 0) -> dict[str, bytes]:
+    """Two files, of other content for another `first`."""
+    return {PATTERN.format(shard=number): content(first + number) for number in range(2)}
+
+
+def use(monkeypatch, url):
+    """Make it the library's endpoint, as HF_ENDPOINT does when the library is imported."""
+    monkeypatch.setattr(constants, "ENDPOINT", url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")

@@ -44,6 +44,7 @@ FRAME = {
     f"{PACKAGE}.train.metrics": "what a run prints and how fast it was",
     f"{PACKAGE}.train.energy": "what a run used",
     f"{PACKAGE}.data.hub": "bytes that are checked against a hash are the same by whatever way they come",
+    f"{PACKAGE}.data.listing": "the same",
     f"{PACKAGE}.data.wheel": "the same",
     **{
         f"{PACKAGE}.{name}": "not run by a stage"

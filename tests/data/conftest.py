@@ -4,12 +4,15 @@ import json
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import constants
 
-from tokencodes import config
-from tokencodes.data import prepare, tokenizer, wheel
+from hub_server import PATTERN, SHARDS, Hub, files, use
+from tokencodes import cli, config
+from tokencodes.data import hub, prepare, tokenizer, wheel
 from tokencodes.spec import parse
 
 FULL_V = 49_152  # the SmolLM2 family's vocabulary
@@ -117,3 +120,62 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def snapshot():
     return contents
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """A hub with one repository, as the library of this process knows it; pauses are noted, not made."""
+    server = Hub()
+    server.commit("a/b", files())
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    use(monkeypatch, server.url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    server.pauses = []
+    monkeypatch.setattr(hub.time, "sleep", server.pauses.append)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def place(tiny, tmp_path, capsys):
+    """A results folder and the two commands on it, which end well or with one line."""
+    spec = {"kind": "hub", "repo": "a/b", "revision": "main", "pattern": PATTERN, "n_shards": 2}
+    place = SimpleNamespace(data=tmp_path / "data", listing=tmp_path / "data" / "listing.json", spec=spec)
+    place.raw = place.data / "raw"
+
+    def configure(**changes) -> config.Config:
+        settings = tiny.config(data={"source": {**spec, **changes}})
+        (tmp_path / "config.yaml").write_text(config.dump(settings))
+        return settings
+
+    def command(*arguments) -> list[str]:
+        return [str(argument) for argument in (arguments[0], "--config", tmp_path / "config.yaml", *arguments[1:])]
+
+    def run(*arguments, fails: bool = False) -> str:
+        """Run it; returns the line of the error, or what was printed."""
+        capsys.readouterr()
+        status = cli.main(command(*arguments))
+        out, err = capsys.readouterr()
+        errors = [line for line in err.splitlines() if not line.endswith(" s")]  # "...; trying again in 1 s"
+        if not fails:
+            assert (status, [line for line in errors if "asking the hub instead" not in line]) == (0, []), err
+            return out
+        assert status == 2 and len(errors) == 1 and errors[0].startswith("tokencodes: error: "), (status, err)
+        return errors[0]
+
+    def shard(number: int) -> Path:
+        return place.raw / f"{SHARDS[number]}.parquet"
+
+    def download(number=0, *, listing=True, fails: bool = False) -> str:
+        named = ["--listing", place.listing] if listing else []
+        return run("download", "--shard", SHARDS[number], *named, "--out", shard(number), fails=fails)
+
+    place.configure, place.command, place.run, place.shard, place.download = configure, command, run, shard, download
+    place.list = lambda **kwargs: run("list", "--out", place.listing, **kwargs)
+    place.says = lambda: json.loads(place.listing.read_text())
+    place.left = lambda: sorted(path.name for path in place.raw.iterdir()) if place.raw.exists() else []
+    configure()
+    return place

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokencodes import cli, config
-from tokencodes.data import hub
+from tokencodes.data import listing
 from tokencodes.data.spec import Expected
-from tokencodes.files import read_json, write_json
+from tokencodes.files import read_json
 from tokencodes.planning import corpus
 from tokencodes.planning.plan import make
 from tokencodes.spec import parse
@@ -89,9 +89,9 @@ def test_sizes_that_the_hub_stated_come_before_what_is_assumed(paper, tmp_path):
         name: {"path": source.pattern.format(shard=i), "size": 2_000_000_000 + i, "sha256": "a" * 64}
         for i, name in enumerate(shards)
     }
-    asked = {key: getattr(source, key) for key in ("repo", "revision", "pattern", "n_shards")}
-    path = tmp_path / "paper/data" / hub.listing_name(source)
-    write_json(path, {**asked, "commit": "b" * 40, "files": entries})
+    question = {key: getattr(source, key) for key in ("repo", "revision", "pattern", "n_shards")}
+    path = tmp_path / "paper/data" / listing.listing_name(source)
+    listing.Listing(**question, commit="b" * 40, endpoint="https://hub.example", files=entries).write(path)
     plan = figures(corpus.estimate(paper, TOKENS))
     assert plan["raw_bytes"] == (sum(2_000_000_000 + i for i in range(234)), "listing", "")
     assert plan["raw_at_a_time_bytes"] == (2_000_000_233, "listing", "")

@@ -3,7 +3,7 @@ import os
 import re
 
 from tokencodes import codeversion, guards, triggers
-from tokencodes.data.hub import listing_name
+from tokencodes.data.listing import listing_name
 from tokencodes.data.manifest import MANIFEST
 from tokencodes.data.source import shard_names
 from tokencodes.data.store import FILES

@@ -1,12 +1,12 @@
 """Files of the Hugging Face hub: pinned to a commit, resumed where they broke off, checked against what the hub states.
 
-A *listing* names the commit, and for each shard the file, its size and its hash. It is asked for once, so all shards
-come from one commit even if the branch moves while they are fetched. The hub states the SHA-256 of a file in large
-storage (LFS, Xet), and of a small file git's own hash: the SHA-1 of "blob <size>", a zero byte, and the content.
+The hub states the SHA-256 of a file in large storage (LFS, Xet), and of a small file git's own hash: the SHA-1 of
+"blob <size>", a zero byte, and the content.
 
 Requests go through huggingface_hub, with its session, its token and its variables HF_HOME, HF_TOKEN, HF_ENDPOINT and
-HF_HUB_OFFLINE. Bytes are not fetched by its `hf_hub_download`: from release 1.18 on that starts each try from nothing,
-by HTTP and by Xet, and it compares no hash. Here a file grows beside its place, by HTTP; each try asks for the rest.
+HF_HUB_OFFLINE. Bytes do not come by its `hf_hub_download`, which starts each try from nothing and compares no hash
+(docs/data.md says what it does, and tests/data/test_hub_library.py shows it). Here a file grows beside its place, and
+each try asks for the rest.
 """
 
 import functools
@@ -24,19 +24,15 @@ from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
-from tokencodes.data.spec import HubSource, HubTokenizer
+from tokencodes.data.spec import HubTokenizer
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import (
     fsync_directory,
     fsync_file,
     full_disk_named,
-    json_text,
     locked,
-    read_json,
     sha256_file,
-    write_text,
 )
-from tokencodes.spec import section_digest
 
 T = TypeVar("T")
 
@@ -51,7 +47,6 @@ PATHS_AT_A_TIME = 100  # in one question about files
 CHUNK = 2**20  # bytes read at a time
 SECONDS_BETWEEN_LINES = 10.0
 GIB = 2**30
-MARGIN = GIB  # stays free beside what is fetched: logs, and what other jobs write meanwhile
 COMMIT = re.compile(r"[0-9a-f]{40}")
 HEX = re.compile(r"[0-9a-f]+")
 HASHES = {64: "sha256", 40: "git_sha1"}  # by the number of hex digits
@@ -87,143 +82,10 @@ class File:
             raise ValueError(f"{path} with {size!r} bytes and the hash {digest!r}")
         return cls(path, size, HASHES[len(digest)], digest)
 
-    def entry(self) -> dict[str, Any]:
-        """As it stands in a listing."""
-        return {"path": self.path, "size": self.size, self.hash: self.digest}
-
-
-def dataset(source: HubSource) -> Repo:
-    """The repository of a corpus."""
-    return Repo("data.source", source.repo, "dataset", source.revision)
-
 
 def model(spec: HubTokenizer) -> Repo:
     """The repository of a tokenizer."""
     return Repo("data.tokenizer", spec.repo, "model", spec.revision)
-
-
-# ------------------------------------------------------------------- listing
-
-
-def write_listing(source: HubSource, shards: list[str], out: Path) -> None:
-    """Ask the hub for the commit and the files of all shards and write them to `out`.
-
-    A listing that says the same already stays as it is, with its time. Raises UserError if a file is not there, if the
-    hub cannot be asked, or if the disk of `out` (raw shards go to the folder `raw` beside it) will not hold what is to
-    come; what stood at `out` before is then untouched.
-    """
-    paths = [source.pattern.format(shard=number) for number in range(source.n_shards)]
-    commit, files = state(dataset(source), paths)
-    body = {
-        **_asked(source),
-        "commit": commit,
-        "endpoint": _endpoint(),
-        "files": {shard: file.entry() for shard, file in zip(shards, files, strict=True)},
-    }
-    total = sum(file.size for file in files)
-    print(f"{source.repo} at {source.revision}: commit {commit}, {len(files)} shards, {total / GIB:.2f} GiB")
-    raw = out.parent / "raw"
-    places = [(raw / f"{shard}.parquet", file) for shard, file in zip(shards, files, strict=True)]
-    coming = [_missing(place, file) for place, file in places if not place.exists()]
-    _check_disk(raw, coming if source.keep_raw else coming and [max(coming)])
-    if _without_endpoint(out) == {key: value for key, value in body.items() if key != "endpoint"}:
-        print(f"{out}: says so already")
-        return
-    write_text(out, json_text(body))
-    print(f"{out}: written")
-
-
-def listing_name(source: HubSource) -> str:
-    """The file name of its listing. Another question has another name: its answer does not replace this pin."""
-    return f"listing-{section_digest(_asked(source))[:8]}.json"
-
-
-def _asked(source: HubSource) -> dict[str, Any]:
-    """What a listing answers."""
-    return source.model_dump(mode="json", include={"repo", "revision", "pattern", "n_shards"})
-
-
-def _without_endpoint(path: Path) -> dict[str, Any] | None:
-    """What a listing says, but for the address that was asked: a mirror has the same files. None: no listing."""
-    try:
-        return {key: value for key, value in read_json(path).items() if key != "endpoint"}
-    except (UserError, AttributeError):
-        return None
-
-
-def read_listing(path: Path, source: HubSource) -> tuple[str, dict[str, File]]:
-    """The commit and the files, by shard, of a listing of `source`. Raises UserError if it is one of another."""
-    remedy = "make it again: `tokencodes list`"
-    body = read_json(path)
-    try:
-        if (asked := {key: body[key] for key in _asked(source)}) != _asked(source):
-            unequal = ", ".join(key for key, value in _asked(source).items() if asked[key] != value)
-            raise UserError(f"{path}: was made for another data.source ({unequal}); {remedy}")
-        files = {}
-        for shard, entry in body["files"].items():
-            (kind,) = entry.keys() & HASHES.values()
-            files[shard] = File.of(entry["path"], entry["size"], entry[kind])
-        if not COMMIT.fullmatch(body["commit"]):
-            raise ValueError(f"its commit is {body['commit']!r}")
-        return body["commit"], files
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}: not a listing ({one_line(error)}); {remedy}") from None
-
-
-def download(source: HubSource, shards: list[str], number: int, out: Path, listing: Path | None) -> None:
-    """Bring the raw file of shard `number` to `out`: what `listing` says, or without it what the hub says now.
-
-    Raises UserError as `fetch` does, and before a byte is fetched if the disk will not hold what is to come.
-    """
-    shard, repo, what = shards[number], dataset(source), "downloaded"
-    if listing is None:
-        commit, (file,) = state(repo, [source.pattern.format(shard=number)])
-        files = {shard: file}
-    else:
-        commit, files = read_listing(listing, source)
-        if shard not in files:
-            raise UserError(f"{listing}: has no {shard}; make it again: `tokencodes list`")
-    file = files[shard]
-    if out.is_file() and _problem(file, out) is None:
-        what = "there already"
-    else:
-        coming = [_missing(out, file)]
-        for other in files.keys() - {shard}:  # those that are to be kept, or are under way
-            place = out.with_name(f"{other}.parquet")
-            if not place.exists() and (source.keep_raw or _partial(place, files[other]).exists()):
-                coming.append(_missing(place, files[other]))
-        _check_disk(out.parent, coming)
-        fetch(repo, commit, file, out)
-    print(f"{out}: {what}: {file.size:,} bytes, {file.hash} {file.digest[:12]}, of commit {commit[:12]}")
-
-
-# ---------------------------------------------------------------------- disk
-
-
-def _partial(out: Path, file: File) -> Path:
-    """Where a file grows: beside its place, under the name of its content."""
-    return out.with_name(f".{out.name}.{file.digest[:16]}.part")
-
-
-def _missing(out: Path, file: File) -> int:
-    """How many bytes of a file are still to come."""
-    try:
-        return max(file.size - _partial(out, file).stat().st_size, 0)
-    except FileNotFoundError:
-        return file.size
-
-
-def _check_disk(folder: Path, coming: list[int]) -> None:
-    """Raise UserError unless the disk of `folder` can take files with so many bytes, and MARGIN."""
-    needed = sum(coming)
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    free = shutil.disk_usage(there).free
-    if needed and free < needed + MARGIN:
-        raise UserError(
-            f"{folder}: {len(coming)} raw shard{'s' * (len(coming) > 1)} to come: {needed / GIB:.2f} GiB are needed "
-            f"and {MARGIN / GIB:.2f} GiB must stay free, {free / GIB:.2f} GiB are free; free some space, or put "
-            "`results` on another disk"
-        )
 
 
 # --------------------------------------------------------------------- asking
@@ -239,7 +101,7 @@ def state(repo: Repo, paths: list[str]) -> tuple[str, list[File]]:
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
 
-    _endpoint()
+    endpoint()
     api, of = HfApi(), {"repo_type": repo.kind}
 
     def ask_for_commit() -> str:
@@ -296,7 +158,7 @@ def _offline() -> bool:
     return constants.HF_HUB_OFFLINE
 
 
-def _endpoint() -> str:
+def endpoint() -> str:
     """The hub's address, without what may stand in it of a user and a password. Raises UserError if it is none."""
     from huggingface_hub import constants
 
@@ -329,7 +191,7 @@ def _asking(repo: Repo, what: str, ask: Callable[[], T]) -> T:
 
 def _no_hub(repo: Repo, said: str) -> NoReturn:
     raise UserError(
-        f"{repo}: {_endpoint()} does not answer as a hub does ({said}); check HF_ENDPOINT, and proxies on the way"
+        f"{repo}: {endpoint()} does not answer as a hub does ({said}); check HF_ENDPOINT, and proxies on the way"
     ) from None
 
 
@@ -351,7 +213,7 @@ def _patiently(repo: Repo, what: str, ask: Callable[[], T], progress: Callable[[
             said = f"HTTP {answer.status_code}" if answer is not None else one_line(error) or type(error).__name__
             if failed >= TRIES:
                 raise UserError(
-                    f"{repo}: {_endpoint()} was asked for {what} {TRIES} times in vain ({said[:200]}); what is there "
+                    f"{repo}: {endpoint()} was asked for {what} {TRIES} times in vain ({said[:200]}); what is there "
                     "is kept: check the network and HF_ENDPOINT, and start again"
                 ) from None
             pause = _pause(failed, answer)
@@ -361,7 +223,7 @@ def _patiently(repo: Repo, what: str, ask: Callable[[], T], progress: Callable[[
 
 def _may_pass(answer: Any) -> bool:
     """Whether another try may be answered otherwise: after PASSING, or when a signed address was refused elsewhere."""
-    elsewhere = urlsplit(str(answer.url)).netloc.rpartition("@")[2] != urlsplit(_endpoint()).netloc
+    elsewhere = urlsplit(str(answer.url)).netloc.rpartition("@")[2] != urlsplit(endpoint()).netloc
     return answer.status_code in PASSING or (elsewhere and answer.status_code == FORBIDDEN)
 
 
@@ -422,6 +284,19 @@ def _not_cached(repo: Repo, revision: str, paths: list[str], asked: int) -> NoRe
 # ------------------------------------------------------------------- fetching
 
 
+def partial_path(out: Path, file: File) -> Path:
+    """Where a file grows: beside its place, under the name of its content."""
+    return out.with_name(f".{out.name}.{file.digest[:16]}.part")
+
+
+def missing_bytes(out: Path, file: File) -> int:
+    """How many bytes of a file are still to come."""
+    try:
+        return max(file.size - partial_path(out, file).stat().st_size, 0)
+    except FileNotFoundError:
+        return file.size
+
+
 def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
     """Bring one file of a commit to `out`, whole and checked, or not at all.
 
@@ -430,7 +305,7 @@ def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
     process fetches the same file, or if what came has not the stated size and hash; that is deleted, and `out` is as it
     was before.
     """
-    partial = _partial(out, file)
+    partial = partial_path(out, file)
     for left in out.parent.glob(f".{glob.escape(out.name)}.*.part"):  # of another content
         if left != partial:
             left.unlink()
@@ -440,11 +315,11 @@ def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
                 _not_cached(repo, commit, [file.path], 1)
             _from_hub(repo, commit, file, stream)
             stream.flush()
-            if problem := _problem(file, partial):
+            if fault := problem(file, partial):
                 partial.unlink()
                 raise UserError(
-                    f"{repo}: {file.path} came and {problem}; it was deleted: start again, and if it comes so again, "
-                    f"look for what changes it on the way from {_endpoint()}"
+                    f"{repo}: {file.path} came and {fault}; it was deleted: start again, and if it comes so again, "
+                    f"look for what changes it on the way from {endpoint()}"
                 )
         fsync_file(partial)
         os.replace(partial, out)
@@ -472,14 +347,14 @@ def _from_cache(repo: Repo, commit: str, file: File, stream: IO[bytes], partial:
     with open(cached, "rb") as whole:
         shutil.copyfileobj(whole, stream, CHUNK)
     stream.flush()
-    problem = _problem(file, partial)
-    if problem is None:
+    fault = problem(file, partial)
+    if fault is None:
         return True
     stream.truncate(0)
-    said = f"{repo}: {cached} in huggingface_hub's cache {problem}; delete it"
+    message = f"{repo}: {cached} in huggingface_hub's cache {fault}; delete it"
     if _offline():
-        raise UserError(f"{said} and bring it there again, or unset HF_HUB_OFFLINE")
-    print(f"{said}; asking the hub instead", file=sys.stderr, flush=True)
+        raise UserError(f"{message} and bring it there again, or unset HF_HUB_OFFLINE")
+    print(f"{message}; asking the hub instead", file=sys.stderr, flush=True)
     return False
 
 
@@ -542,7 +417,7 @@ def digest_of(path: Path, kind: str) -> str:
         return hasher.hexdigest()
 
 
-def _problem(file: File, path: Path) -> str | None:
+def problem(file: File, path: Path) -> str | None:
     """Why `path` is not `file`; None if it is."""
     if (size := path.stat().st_size) != file.size:
         return f"has {size:,} bytes, the hub states {file.size:,}"

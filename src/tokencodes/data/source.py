@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokencodes import config
-from tokencodes.data import hub, wheel
+from tokencodes.data import listing, wheel
 from tokencodes.data.spec import HubSource, LocalSource
 from tokencodes.errors import UserError
 from tokencodes.files import atomic_path
@@ -55,11 +55,14 @@ def write_listing(settings: config.Config, out: Path) -> None:
     source = settings.data.source
     if not isinstance(source, HubSource):
         raise UserError(f"data.source.kind is {source.kind}; only a corpus on the hub has a listing")
-    hub.write_listing(source, shard_names(settings), out)
+    listing.write(source, shard_names(settings), out)
 
 
-def download(settings: config.Config, shard: str, out: Path, listing: Path | None = None) -> None:
-    """Bring raw shard `shard` to `out`, whole or not at all; of a corpus on the hub, what `listing` says."""
+def download(settings: config.Config, shard: str, out: Path, pinned: Path | None = None) -> None:
+    """Bring raw shard `shard` to `out`, whole or not at all.
+
+    `pinned` is the listing of a corpus on the hub; without it, the hub is asked what it has now.
+    """
     names = shard_names(settings)
     if shard not in names:
         raise UserError(f"--shard {shard}: the corpus has no such shard; the first is {names[0]}, the last {names[-1]}")
@@ -71,7 +74,7 @@ def download(settings: config.Config, shard: str, out: Path, listing: Path | Non
                 pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
             print(f"{out}: {table.num_rows} documents")
         case "hub":
-            hub.download(source, names, number, out, listing)
+            listing.download(source, names, number, out, pinned)
         case "local":
             path = _local_files(source)[number]
             if not path.is_file():

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokencodes import config
-from tokencodes.data import hub, source, store
+from tokencodes.data import listing, source, store
 from tokencodes.data.manifest import MANIFEST, TIMING, ShardManifest, ShardTiming, total
 from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError, one_line
@@ -174,10 +174,10 @@ def _listing(settings: config.Config, shards: list[str]) -> dict[str, int]:
     if settings.data.source.kind != "hub":
         return {}
     folder = Path(settings.results).expanduser() / settings.name / "data"
-    path = folder / hub.listing_name(settings.data.source)
+    path = folder / listing.listing_name(settings.data.source)
     if not path.is_file():
         return {}
-    sizes = [file.size for file in hub.read_listing(path, settings.data.source)[1].values()]
+    sizes = [file.size for file in listing.read(path, settings.data.source).files.values()]
     return {"raw_bytes": sum(sizes), "largest_raw_bytes": max(sizes)} if len(sizes) == len(shards) else {}
 
 

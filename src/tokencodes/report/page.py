@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from tokencodes import config
 from tokencodes.config import Config
-from tokencodes.data import hub
+from tokencodes.data import listing
 from tokencodes.errors import UserError
 from tokencodes.files import write_text
 from tokencodes.report import differences, findings, render, tables
@@ -121,8 +121,8 @@ def setting(results: Results) -> str:
 def _commit(results: Results) -> str | None:
     """The commit that all shards of a corpus on the hub came from; None if its listing is not there."""
     source = results.settings.data.source
-    listing = results.root / "data" / hub.listing_name(source)
-    return f"commit {hub.read_listing(listing, source)[0]}" if listing.is_file() else None
+    path = results.root / "data" / listing.listing_name(source)
+    return f"commit {listing.read(path, source).commit}" if path.is_file() else None
 
 
 def notice(results: Results) -> str:
