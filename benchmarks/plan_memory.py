@@ -5,13 +5,19 @@
 Each shape is a job of its own. `tensors` is the exact peak of torch's CPU allocator, as its profiler reports each
 allocation: the plan is held against this. `resident` is the growth of the process' peak resident memory since torch was
 loaded: it has the allocator's reserve, the profiler's own records and the products' work space besides.
+
+Two ranks under ddp are two processes. Of fsdp, one rank is measured and the other one is simulated: collectives return
+at once, and what they would have filled stays as it is. With real ones, Gloo's own thread is at times the last to free
+a buffer, which the profiler does not see: the figure then depends on the machine's load (7 to 17 % more on two cores).
 """
 
+import contextlib
 import json
 import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from tokencodes.interfaces.spec import CodeInterface, TableInterface
@@ -51,15 +57,35 @@ SHAPES: tuple[tuple[dict, dict, dict], ...] = (  # changes of model and train, a
 N_STEPS = 2  # the first makes the optimizer's state; the second has all there is
 
 
+@contextlib.contextmanager
+def job(train: Train) -> Iterator[Any]:
+    """The ranks of a training job; under fsdp without torchrun, one rank among simulated ones."""
+    import torch
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from tokencodes.train import distributed
+
+    if train.n_gpus == 1 or "WORLD_SIZE" in os.environ:
+        with distributed.job(train) as ranks:
+            yield ranks
+        return
+    dist.init_process_group("fake", rank=0, world_size=train.n_gpus, store=FakeStore())
+    try:
+        yield distributed.Ranks(0, train.n_gpus, torch.device("cpu"))
+    finally:
+        dist.destroy_process_group()
+
+
 def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interface: dict[str, Any]) -> dict[str, int]:
-    """Planned and measured bytes of one rank: of this process, alone or started by torchrun."""
+    """Planned and measured bytes of one rank: this process, alone, under torchrun, or beside simulated ranks."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     from tokencodes.interfaces import inputs
     from tokencodes.model import accounting, transformer
-    from tokencodes.planning import plan
-    from tokencodes.train import distributed, optim
+    from tokencodes.planning import memory
+    from tokencodes.train import optim
     from tokencodes.train.loop import SummedLoss
 
     model = Model(**{**BASE_MODEL, **model_changes})
@@ -72,7 +98,7 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
     spec = kind.model_validate(interface)
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with distributed.job(train) as ranks, profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with job(train) as ranks, profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         held = inputs.assemble(spec, None, model.vocab_size, model.d_model, model.init_std)
         net = transformer.create(held.form, held.arrays, model, 0)
         net.decoder.checkpointing = train.activation_checkpointing
@@ -91,7 +117,7 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
         del module, optimizer, net, loss  # before the ranks part
     counts = accounting.count(spec, model)
     return {
-        "planned": plan.state_bytes(counts, model, train.n_gpus, train.parallel) + plan.activation_bytes(model, train),
+        "planned": memory.rank_bytes(counts, model, train, train.parallel),
         "tensors": peak_of_tensors(profiler),
         "resident": 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before),
     }
@@ -123,7 +149,7 @@ def main() -> None:
     for shape in SHAPES:
         n_ranks = shape[1].get("n_gpus", 1)
         start = [sys.executable]
-        if n_ranks > 1:
+        if n_ranks > 1 and shape[1]["parallel"] == "ddp":
             start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_ranks)]
         done = subprocess.run([*start, __file__, json.dumps(shape)], capture_output=True, text=True)
         if done.returncode:

@@ -47,7 +47,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     from tokencodes import config
     from tokencodes.interfaces import inputs
     from tokencodes.model import accounting, shape, transformer
-    from tokencodes.planning import plan
+    from tokencodes.planning import memory
     from tokencodes.train import distributed, optim
     from tokencodes.train.loop import SummedLoss
 
@@ -88,7 +88,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
         step()
         seconds.append(time.perf_counter() - begun)
     counts = accounting.count(interface, model)
-    planned = plan.state_bytes(counts, model, 1, "ddp") + plan.activation_bytes(model, train)
+    planned = memory.rank_bytes(counts, model, train, "ddp")
     return {
         "tokens_per_s": n_tokens / statistics.median(seconds),
         "flops_per_token": shape.flops_per_token(model),
@@ -107,7 +107,7 @@ def peak_flops(device_name: str, given: float | None) -> float | None:
     if "PCIe" in device_name or "NVL" in device_name:  # of a known name, with other clocks
         return None
     short = device_name.replace("NVIDIA ", "").replace(" ", "-")
-    known = [flops for name, (flops, _) in plan.GPUS.items() if short.startswith(name.split("-")[0])]
+    known = [flops for name, flops in plan.PEAK_FLOPS.items() if short.startswith(name.split("-")[0])]
     return known[0] if known else None
 
 

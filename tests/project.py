@@ -15,6 +15,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 STAND_IN = HERE / "workflow" / "stand_in.py"
+HELD = HERE / "held.py"
 PATIENCE = 1800  # seconds for a whole call of Snakemake, of minutes on a quiet machine
 COPIED = ("Snakefile", "slurm", "workflow", "config", "envs", "src")
 
@@ -64,6 +65,11 @@ class Project:
             )
         self.started.append(call)
         return call
+
+    def wait_for(self, call: subprocess.Popen, log: Path, condition: Callable[[], object]) -> None:
+        """Wait for something that a call in the background brings about; fail with its log if the call ends before."""
+        wait_until(lambda: condition() or call.poll() is not None, PATIENCE, str(log))
+        assert call.poll() is None, log.read_text()
 
     def kill(self) -> None:
         """What was started and has not ended, as when a test has failed."""
@@ -122,6 +128,10 @@ class Project:
         path.write_text(script)
         path.chmod(0o755)
 
+    def run_stages_with(self, script: Path) -> None:
+        """Let a script stand in for `tokencodes`."""
+        self.put_first("tokencodes", f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+
     def edit(self, path: str, old: str, new: str) -> None:
         """Change one place of a file."""
         file = self.folder / path
@@ -144,7 +154,7 @@ def copy_of(root: Path, tiny: Any, folder: Path, *, stand_ins: bool) -> Project:
     shutil.copytree(tiny.folder / "corpus", folder / "corpus")
     project = Project(folder)
     if stand_ins:
-        project.put_first("tokencodes", f'#!/bin/sh\nexec "{sys.executable}" "{STAND_IN}" "$@"\n')
+        project.run_stages_with(STAND_IN)
     return project
 
 

@@ -82,19 +82,19 @@ def test_the_word_before_retraining(tmp_path, capsys, choice, said):
 
 def test_a_run_of_another_config_is_refused_by_folder_and_key_whether_finished_or_begun(tiny, tmp_path):
     run, other = tiny.config().run("gf2", 0), tiny.config(train={"peak_lr": 4e-3}).run("gf2", 0)
-    guards.refuse_other_configs([(tmp_path, run)])  # nothing there yet
+    guards.refuse_other_configs({tmp_path: run})  # nothing there yet
     loop.train(run, tiny.store, tmp_path)
-    guards.refuse_other_configs([(tmp_path, run)])
+    guards.refuse_other_configs({tmp_path: run})
     for _ in range(2):
         with pytest.raises(UserError, match=r"train\.peak_lr is 0\.003 there and 0\.004 here; .*use another `name`"):
-            guards.refuse_other_configs([(tmp_path, other)])
+            guards.refuse_other_configs({tmp_path: other})
         (tmp_path / "final.json").unlink(missing_ok=True)
 
 
 def test_without_checkpoints_final_json_alone_shows_another_config(tiny, tmp_path):
     (tmp_path / "final.json").write_text('{"run_sha256": "0"}')
     with pytest.raises(UserError, match="has another run_sha256"):
-        guards.refuse_other_configs([(tmp_path, tiny.config().run("gf2", 0))])
+        guards.refuse_other_configs({tmp_path: tiny.config().run("gf2", 0)})
 
 
 def test_slurm_jobs_of_an_earlier_call_are_waited_for_by_name(tmp_path, monkeypatch, capsys):

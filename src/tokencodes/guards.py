@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -128,14 +128,16 @@ def in_queue(names: Sequence[str]) -> list[str]:
 # ------------------------------------------------- no finished training lost
 
 
-def runs(settings: config.Config, layout: Layout) -> Iterator[tuple[Path, Run]]:
-    """The folder and the description of each training."""
-    for interface in settings.interfaces:
-        for seed in settings.seeds:
-            yield Path(layout.run(model_name(interface, seed))), settings.run(interface, seed)
+def runs(settings: config.Config, layout: Layout) -> dict[Path, Run]:
+    """By folder: the description of each training."""
+    return {
+        Path(layout.run(model_name(interface, seed))): settings.run(interface, seed)
+        for interface in settings.interfaces
+        for seed in settings.seeds
+    }
 
 
-def refuse_other_configs(trainings: Iterable[tuple[Path, Run]]) -> None:
+def refuse_other_configs(trainings: Mapping[Path, Run]) -> None:
     """Refuse to touch a run that another config made. Before any job, since Snakemake deletes a starting job's outputs.
 
     Raises UserError, a line for each run whose final.json, or else newest whole checkpoint, has another identity.
@@ -143,7 +145,7 @@ def refuse_other_configs(trainings: Iterable[tuple[Path, Run]]) -> None:
     problems = [
         f"{run_dir}: was made by another config: {difference}; restore that, use another `name`, or delete the folder "
         "to train anew"
-        for run_dir, run in trainings
+        for run_dir, run in trainings.items()
         if (difference := difference_of(run_dir, run))
     ]
     if problems:

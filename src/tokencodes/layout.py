@@ -5,6 +5,7 @@ The arguments of the methods are names, or Snakemake's wildcards in braces: `lay
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 MODEL = re.compile(r"(?P<interface>[a-z0-9][a-z0-9_.]*)-s(?P<seed>\d+)")
 TASK = re.compile(r"(?P<task>.+)-(?P<shots>\d+)shot")
@@ -37,6 +38,11 @@ class Layout:
     """The folder `results/<name>/` of a run. Paths are strings, as Snakemake needs them."""
 
     root: str
+
+    @classmethod
+    def of(cls, results: str, name: str) -> "Layout":
+        """The layout of the run `name` under the config's `results`, which may begin with `~`."""
+        return cls(str(Path(results, name).expanduser()))
 
     # -------------------------------------------------------------- the run
 

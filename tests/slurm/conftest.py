@@ -1,14 +1,13 @@
 """Snakemake on the one-node cluster that `make test-slurm` brings up; without one, these tests are skipped."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import cluster
 import pytest
-from trial import HELD, MODEL, QUICK, STEPS, Whole
+from trial import MODEL, QUICK, STEPS, Whole
 
-from project import PATIENCE, Project, copy_of, tiny_value
+from project import HELD, PATIENCE, Project, copy_of, tiny_value
 
 
 def pytest_collection_modifyitems(items):
@@ -30,7 +29,7 @@ def straight(root, tiny, tmp_path_factory) -> Iterator[Project]:
     del value["interfaces"]["learned"]
     project.configure(value, "straight.yaml")
     project.snakemake(f"results/straight/runs/{MODEL}/final.json", config="straight.yaml")
-    project.put_first("tokencodes", f'#!/bin/sh\nexec "{sys.executable}" "{HELD}" "$@"\n')
+    project.run_stages_with(HELD)
     yield project
     project.kill()
 

@@ -53,7 +53,7 @@ def option(line, name):
 def test_a_job_asks_for_what_the_config_comes_to(submitted, job):
     project, lines = submitted
     stage, together, gres = JOBS[job]
-    wanted = getattr(resources.asked(config.load(project.folder / "config/paper.yaml")), stage)
+    wanted = getattr(resources.filled(config.load(project.folder / "config/paper.yaml")), stage)
     (line,) = (line for comment, line in lines.items() if job in comment)
     assert option(line, "--mem") == str(wanted.mem_mb * together)
     assert option(line, "--cpus-per-task") == str(wanted.cpus * together)

@@ -13,7 +13,6 @@ from project import PATIENCE, Project, wait_until
 QUICK = ("--slurm-init-seconds-before-status-checks", "2")  # the profile's 20 are for queues of hours
 MODEL = "binary9-s0"
 STEPS = {"max_steps": 200, "validate_every": 100, "checkpoint_every": 100, "log_every": 20}
-HELD = Path(__file__).with_name("held.py")
 
 
 def slurm(*command: str) -> str:

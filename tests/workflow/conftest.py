@@ -1,6 +1,7 @@
 """The DAG in a copy of the project: with stand-ins that write what the stages declare, and with the stages."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,19 +28,22 @@ def finished(_finished, tmp_path) -> Project:
 
 
 @pytest.fixture
-def fresh(root, tiny, tmp_path) -> Project:
-    """A fresh copy with stand-ins, and nothing run."""
+def fresh(root, tiny, tmp_path) -> Iterator[Project]:
+    """A fresh copy with stand-ins, and nothing run. Training that waits for `go` ends with the test."""
     project = copy_of(root, tiny, tmp_path / "project", stand_ins=True)
     project.configure(tiny_value(tiny))
-    return project
+    yield project
+    (project.folder / "go").touch()
+    project.kill()
 
 
 @pytest.fixture
-def real(root, tiny, tmp_path) -> Project:
+def real(root, tiny, tmp_path) -> Iterator[Project]:
     """A fresh copy with the stages themselves: one model, trained for some seconds."""
     project = copy_of(root, tiny, tmp_path / "project", stand_ins=False)
-    steps = {"max_steps": 900, "validate_every": 300, "checkpoint_every": 100, "log_every": 50}
+    steps = {"max_steps": 300, "validate_every": 100, "checkpoint_every": 100, "log_every": 50}
     value = tiny_value(tiny, train=steps)
     del value["interfaces"]["learned"]
     project.configure(value)
-    return project
+    yield project
+    project.kill()

@@ -1,7 +1,8 @@
 """Stands in for `tokencodes`: reads the real command line and writes in no time what the stage declares.
 
 STAND_IN_FAILS: stages (with what they work on) that end in an error. STAND_IN_STOPS: stages that ask to be started
-again. STAND_IN_SLEEPS: seconds that training takes.
+again. STAND_IN_WAITS: training takes its lock, writes `waits` into its folder, and waits until a file of this
+name exists in the working directory.
 """
 
 import fcntl
@@ -44,7 +45,10 @@ def train() -> None:
     code = codeversion.digest("tokencodes.train.loop")
     with open(args.out / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        time.sleep(float(os.environ.get("STAND_IN_SLEEPS", "0")))
+        if name := os.environ.get("STAND_IN_WAITS"):
+            (args.out / "waits").touch()
+            while Path.cwd().exists() and not Path(name).exists():
+                time.sleep(0.05)
         (args.out / "checkpoints/step_0000002").mkdir(parents=True, exist_ok=True)
         write_json(args.out / "final.json", {"interface": run.interface_name, "seed": run.seed, "code": code})
 

@@ -10,15 +10,18 @@ import sys
 
 import pytest
 
-from project import wait_until
+from project import PATIENCE, wait_until
 from tokencodes import attempts
 
 pytestmark = pytest.mark.workflow
 
 
-def at_work(project, call):
-    log = project.folder / "calls.log"
-    return log.exists() and call in log.read_text()
+def started_and_waits(project, *models):
+    """A call whose training of these models has its lock, and waits."""
+    call = project.start(env={"STAND_IN_WAITS": "go"})
+    log = project.folder / "out.log"
+    project.wait_for(call, log, lambda: all((project.folder / f"results/tiny/runs/{m}/waits").exists() for m in models))
+    return call
 
 
 def test_when_one_job_fails_the_others_go_on_and_the_next_call_runs_it_alone(fresh):
@@ -40,39 +43,40 @@ def test_when_one_job_fails_the_others_go_on_and_the_next_call_runs_it_alone(fre
 
 
 def test_after_kill_9_a_new_call_waits_for_the_orphan_and_goes_on(fresh):
-    first = fresh.start(env={"STAND_IN_SLEEPS": "6"})
-    wait_until(lambda: at_work(fresh, "train learned-s0") and at_work(fresh, "train binary9-s0"))
+    first = started_and_waits(fresh, "learned-s0", "binary9-s0")
     first.send_signal(signal.SIGKILL)
     first.wait()
-    output = fresh.snakemake()
-    assert "a job of an earlier call still trains" in output
+    second = fresh.start(log="second.log")
+    log = fresh.folder / "second.log"
+    fresh.wait_for(second, log, lambda: "a job of an earlier call still trains" in log.read_text())
+    (fresh.folder / "go").touch()
+    assert second.wait(PATIENCE) == 0, log.read_text()
     assert fresh.planned() == {}
     calls = fresh.calls()
     assert calls.count("prepare part-0") == 1  # what was finished is not repeated
 
 
 def test_ctrl_c_while_waiting_is_one_line_and_harms_nothing(fresh):
-    first = fresh.start(env={"STAND_IN_SLEEPS": "40"})
-    wait_until(lambda: at_work(fresh, "train learned-s0"))
+    first = started_and_waits(fresh, "learned-s0")
     first.send_signal(signal.SIGKILL)
     first.wait()
     second = fresh.start(log="second.log")
     log = fresh.folder / "second.log"
-    wait_until(lambda: "waiting for it" in log.read_text())
+    fresh.wait_for(second, log, lambda: "waiting for it" in log.read_text())
     second.send_signal(signal.SIGINT)
-    assert second.wait(timeout=60) == 2
+    assert second.wait(PATIENCE) == 2
     assert "tokencodes: error: stopped while waiting for jobs of an earlier call" in log.read_text()
     assert "Traceback" not in log.read_text()
 
 
 def test_a_second_call_on_the_same_results_is_refused_and_another_name_is_not(fresh):
-    first = fresh.start(env={"STAND_IN_SLEEPS": "8"})
-    wait_until(lambda: at_work(fresh, "train learned-s0"))
+    first = started_and_waits(fresh, "learned-s0")
     output = fresh.snakemake(code=2)
     assert "results/tiny: another snakemake is at work here" in output
     assert "Traceback" not in output
     fresh.snakemake("--config", "name=other")
-    assert first.wait(timeout=120) == 0, (fresh.folder / "out.log").read_text()
+    (fresh.folder / "go").touch()
+    assert first.wait(PATIENCE) == 0, (fresh.folder / "out.log").read_text()
     assert fresh.planned() == {}
     assert fresh.planned("--config", "name=other") == {}
 
@@ -92,7 +96,7 @@ def test_what_a_job_says_after_the_signal_that_stops_it_is_heard(fresh):
     log = fresh.folder / "logs/out.log"
     wait_until(lambda: log.exists() and "ready" in log.read_text())
     os.killpg(job.pid, signal.SIGTERM)
-    assert {"ready", "saved"} <= set(job.communicate(timeout=20)[1].splitlines())
+    assert {"ready", "saved"} <= set(job.communicate(timeout=PATIENCE)[1].splitlines())
     assert job.returncode == 75
     _, *said, ended = log.read_text().splitlines()
     assert {"ready", "saved"} <= set(said)

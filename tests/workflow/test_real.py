@@ -3,39 +3,33 @@
 import json
 import os
 import signal
-import subprocess
-import time
 import zipfile
 
 import pytest
+
+from project import HELD, PATIENCE
 
 pytestmark = pytest.mark.workflow
 
 
 def test_two_runs_side_by_side_one_of_them_killed_end_with_the_same_bits(real):
     """`straight` is trained through; `cut` loses its power in the middle of training, and goes on to the report."""
-    runs = {}
-    for name, targets in (("straight", ["results/straight/runs/binary9-s0/final.json"]), ("cut", [])):
-        log = open(real.folder / f"{name}.log", "w")
-        runs[name] = subprocess.Popen(
-            real.command(*targets, "--config", f"name={name}"),
-            cwd=real.folder,
-            env=real.environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    training = real.folder / "results/cut/logs/train/binary9-s0.log"
-    while runs["cut"].poll() is None and not (training.exists() and "step 300/900" in training.read_text()):
-        time.sleep(0.1)
-    os.killpg(runs["cut"].pid, signal.SIGKILL)
-    runs["cut"].wait()
-    assert not (real.folder / "results/cut/runs/binary9-s0/final.json").exists()
-    assert runs["straight"].wait(timeout=300) == 0, (real.folder / "straight.log").read_text()
-    assert "step 900/900  loss " in (real.folder / "straight.log").read_text()
+    real.run_stages_with(HELD)
+    run = real.folder / "results/cut/runs/binary9-s0"
+    run.mkdir(parents=True)
+    (run / "hold").write_text("deaf")
+    final = "results/straight/runs/binary9-s0/final.json"
+    straight = real.start(final, "--config", "name=straight", log="straight.log")
+    cut = real.start("--config", "name=cut", log="cut.log")
+    real.wait_for(cut, real.folder / "cut.log", (run / "held").exists)
+    os.killpg(cut.pid, signal.SIGKILL)
+    cut.wait()
+    assert not (run / "final.json").exists()
+    assert straight.wait(PATIENCE) == 0, (real.folder / "straight.log").read_text()
+    assert "step 300/300  loss " in (real.folder / "straight.log").read_text()
 
     output = real.snakemake("--config", "name=cut")
-    assert "train binary9-s0: again after step" in output
+    assert "train binary9-s0: again after step 100," in output
     straight, cut = (real.folder / "results" / name / "runs/binary9-s0" for name in ("straight", "cut"))
     assert (straight / "metrics.jsonl").read_bytes() == (cut / "metrics.jsonl").read_bytes()
     hashes = [json.loads((run / "final.json").read_text())["model_sha256"] for run in (straight, cut)]

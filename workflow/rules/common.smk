@@ -16,7 +16,7 @@ with guards.user_errors():
     SETTINGS = guards.read_settings(config, config_files(), overridden=config_is_overridden())
     SHARDS = shard_names(SETTINGS)
 
-LAYOUT = Layout(os.path.expanduser(f"{SETTINGS.results}/{SETTINGS.name}"))
+LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
 ENVIRONMENT = "../../envs/environment.yaml"
 ASK = by_stage(SETTINGS)
 

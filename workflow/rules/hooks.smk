@@ -88,11 +88,12 @@ onstart:
     if IS_MAIN:
         with guards.user_errors():
             LOCKS.append(guards.hold(LAYOUT))
-            guards.refuse_other_configs(guards.runs(SETTINGS, LAYOUT))
+            runs = guards.runs(SETTINGS, LAYOUT)
+            guards.refuse_other_configs(runs)
             guards.refuse_to_train_anew(training_to_run())
             # The config is no input of the rules: each has the digest of its own keys, and other keys are no reason to run.
             write_text(LAYOUT.config, dump(SETTINGS))
-            waited = guards.wait_for_earlier_jobs(LAYOUT, map(Path, RUNS), slurm_name())
+            waited = guards.wait_for_earlier_jobs(LAYOUT, runs, slurm_name())
         look_at_jobs_only_when_one_ends()
         repeat_interrupted_jobs()
         if waited:

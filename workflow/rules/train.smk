@@ -72,4 +72,4 @@ rule export:
 
 
 if IS_MAIN and triggers.looks_at_params(sys.argv[1:]):
-    guards.warn_of_other_code([Path(path).parent for path in RUNS], SETTINGS.train.on_code_change)
+    guards.warn_of_other_code(guards.runs(SETTINGS, LAYOUT), SETTINGS.train.on_code_change)

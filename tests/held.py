@@ -1,8 +1,9 @@
-"""Stands in for `tokencodes`, which it runs: training that finds `hold` in its run folder waits before a step.
+"""Runs `tokencodes` in its place: training that finds the file `hold` in its run folder waits before a step.
 
-So a run cannot end before a test has interrupted it, however quick the machine. Its first attempt alone is held: it
-replaces `hold` by `held`, with its process and Slurm job. It goes on when a signal has told it to stop, or when
-`release` is there. If `hold` says "deaf", signals are not heard: as in a step that lasts longer than Slurm waits.
+So a run cannot end before a test has interrupted it, however quick or busy the machine. Only its first attempt waits.
+It replaces `hold` by `held`, with its process and its Slurm job, if it has one. It goes on after a signal to stop, or
+when the file `release` exists. If `hold` contains "deaf", it ignores signals, as in a step that lasts longer than Slurm
+waits.
 """
 
 import os
@@ -22,7 +23,7 @@ def hold(trainer) -> None:
         return
     deaf = sign.read_text() == "deaf"
     sign.unlink()
-    write_text(trainer.out / "held", f"{os.getpid()} {os.environ['SLURM_JOB_ID']}\n")
+    write_text(trainer.out / "held", f"{os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}\n")
     while not (trainer.out / "release").exists() and (deaf or trainer.stop.reason is None):
         time.sleep(0.05)
 
