@@ -32,6 +32,7 @@ from transformers import PreTrainedTokenizerFast
 from tokencodes import config
 from tokencodes.data import prepare, source, tokenizer
 from tokencodes.data.encoder import Encoder
+from tokencodes.data.manifest import TIMING
 from tokencodes.data.pieces import byte_letters
 from tokencodes.spec import parse
 
@@ -46,9 +47,9 @@ PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++|\p{N}| ?[^\s\p{L}\p{N}]++|\s+(?![^\s\
 def documents(settings: config.Config, folder: Path, n_bytes: int, document_bytes: int) -> list[str]:
     """The corpus with variation until it has `n_bytes`, in documents of some `document_bytes`, cut between words."""
     speeches = []
-    for shard in source.shard_names(settings):
+    for shard in source.shard_names(settings.data.source):
         raw = folder / f"{shard}.parquet"
-        source.download(settings, shard, raw)
+        source.download(settings.data.source, shard, raw, cache=settings.cache)
         speeches += pq.read_table(raw, columns=["text"])["text"].to_pylist()
     draw, made, size = random.Random(0), [], 0
     while True:
@@ -129,8 +130,9 @@ def stage(settings: config.Config, encoder_folder: Path, texts: list[str], folde
     """timing.json of `tokencodes prepare` over the documents."""
     names = [f"d{i}" for i in range(len(texts))]
     pq.write_table(pa.table({"text": texts, "id": names}), folder / "raw.parquet", row_group_size=1000)
-    prepare.prepare_shard(settings, "s", folder / "raw.parquet", encoder_folder, folder / "s")
-    return json.loads((folder / "s" / prepare.TIMING).read_text())
+    raw = folder / "raw.parquet"
+    prepare.prepare_shard(settings.data, settings.model.vocab_size, "s", raw, encoder_folder, folder / "s")
+    return json.loads((folder / "s" / TIMING).read_text())
 
 
 def main() -> None:
@@ -147,7 +149,7 @@ def main() -> None:
     settings = parse(config.Config, value, "benchmark")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tokenizer.build(settings, folder / "tokenizer")
+        tokenizer.build(settings.data.tokenizer, args.vocab_size, folder / "tokenizer", cache=settings.cache)
         encoder = Encoder(folder / "tokenizer")
         wanted = args.megabytes * 1_000_000, args.document_bytes
         texts = new_words(*wanted) if args.new_words else documents(settings, folder, *wanted)

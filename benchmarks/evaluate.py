@@ -64,9 +64,8 @@ def prepare(root: Path, models: list[str], tasks: list[str]) -> None:
         torch.manual_seed(0)
         model = LlamaForCausalLM(LlamaConfig(max_position_embeddings=2048, initializer_range=0.1, **SHAPES[name]))
         model.save_pretrained(root / name)
-        cut = value | {"interfaces": {"learned": {"kind": "table"}}}
-        cut["model"] = value["model"] | {"vocab_size": SHAPES[name]["vocab_size"]}
-        tokenizer.build(parse(config.Config, cut, name), root / name)
+        vocab_size = SHAPES[name]["vocab_size"]
+        tokenizer.build(settings.data.tokenizer, vocab_size, root / name, cache=settings.cache)
 
 
 def worker(root: Path, model_name: str, task_name: str, batch_size: int, documents: int) -> None:

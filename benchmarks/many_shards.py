@@ -35,8 +35,8 @@ def cut(folder: Path, n_shards: int) -> int:
     """Deal the corpus' paragraphs out to `n_shards` Parquet files; returns their number."""
     settings = config.load(CONFIG)
     paragraphs = []
-    for shard in source.shard_names(settings):
-        source.download(settings, shard, folder / "speeches.parquet")
+    for shard in source.shard_names(settings.data.source):
+        source.download(settings.data.source, shard, folder / "speeches.parquet", cache=settings.cache)
         table = pq.read_table(folder / "speeches.parquet")
         for name, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True):
             paragraphs += [(f"{name}-{i}", part) for i, part in enumerate(text.split("\n\n"))]

@@ -107,8 +107,8 @@ def tiny(tmp_path_factory) -> Tiny:
     import pyarrow.parquet as pq
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+    import stages
     from tokencodes import config
-    from tokencodes.data import prepare, source, store, tokenizer
 
     folder = tmp_path_factory.mktemp("tiny")
     draw = random.Random(0)
@@ -166,12 +166,12 @@ def tiny(tmp_path_factory) -> Tiny:
         "evaluate": {"data": "hub", "tasks": [{"name": "corpus_validation"}], "device": "cpu"},
     }
     settings = parse(config.Config, value, "tiny")
-    tokenizer.build(settings, folder / "tokenizer")
+    stages.build_tokenizer(settings, folder / "tokenizer")
     shards = []
-    for shard in source.shard_names(settings):
+    for shard in stages.shard_names(settings):
         raw = folder / "raw" / f"{shard}.parquet"
-        source.download(settings, shard, raw)
-        prepare.prepare_shard(settings, shard, raw, folder / "tokenizer", folder / "store" / shard)
+        stages.download(settings, shard, raw)
+        stages.prepare_shard(settings, shard, raw, folder / "tokenizer", folder / "store" / shard)
         shards.append(folder / "store" / shard)
-    store.index(settings, shards, folder / "store" / "manifest.json")
+    stages.index(settings, shards, folder / "store" / "manifest.json")
     return Tiny(folder, value)

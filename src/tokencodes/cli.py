@@ -149,7 +149,7 @@ def list_shards(
     Asks the hub once for the commit, and for size and hash of each shard."""
     from tokencodes.data import source
 
-    source.write_listing(_load(config), out)
+    source.write_listing(_load(config).data.source, out)
 
 
 @app.command()
@@ -163,7 +163,8 @@ def download(
     """Download one raw shard of the corpus, as Parquet."""
     from tokencodes.data import source
 
-    source.download(_load(config), shard, out, listing)
+    settings = _load(config)
+    source.download(settings.data.source, shard, out, cache=settings.cache, pinned=listing)
 
 
 @app.command()
@@ -175,7 +176,8 @@ def tokenizer(
     """Write tokenizer.json and its hash."""
     from tokencodes.data import tokenizer
 
-    tokenizer.build(_load(config), out)
+    settings = _load(config)
+    tokenizer.build(settings.data.tokenizer, settings.model.vocab_size, out, cache=settings.cache)
 
 
 @app.command()
@@ -199,7 +201,8 @@ def prepare(
         raise UserError(f"prepare: {', '.join(missing)} missing; give them, or --verify to check the store at --out")
     from tokencodes.data.prepare import prepare_shard
 
-    prepare_shard(_load(config), shard, raw, tokenizer, out)
+    settings = _load(config)
+    prepare_shard(settings.data, settings.model.vocab_size, shard, raw, tokenizer, out)
 
 
 @app.command()
@@ -212,9 +215,10 @@ def index(
     """Join prepared shards into one store.
 
     Writes its manifest: counts, hashes, unigram entropy."""
-    from tokencodes.data import store
+    from tokencodes.data import indexing
 
-    store.index(_load(config), shards, out)
+    settings = _load(config)
+    indexing.index(settings.data, settings.model.vocab_size, shards, out)
 
 
 # --------------------------------------------------------------------- models

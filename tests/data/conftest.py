@@ -1,6 +1,7 @@
 """The real corpus and the real tokenizer, each made once; a place to prepare small tables; the command line."""
 
 import json
+import shutil
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import constants
 
+import stages
 from hub_server import PATTERN, SHARDS, Hub, files, use
 from tokencodes import cli, config
-from tokencodes.data import hub, prepare, tokenizer, wheel
+from tokencodes.data import hub, wheel
 from tokencodes.spec import parse
 
 FULL_V = 49_152  # the SmolLM2 family's vocabulary
@@ -31,7 +33,7 @@ def full_config(quickstart) -> config.Config:
 def full(full_config, tmp_path_factory) -> Path:
     """The folder of the tokenizer with all 49,152 entries."""
     folder = tmp_path_factory.mktemp("full") / "tokenizer"
-    tokenizer.build(full_config, folder)
+    stages.build_tokenizer(full_config, folder)
     return folder
 
 
@@ -88,7 +90,7 @@ class Bench:
         """Prepare `table` (or what is at `raw`) and return the shard's manifest."""
         if table is not None:
             self.write(table, **options)
-        prepare.prepare_shard(self.settings, "s", self.raw, self.tiny.tokenizer, self.out)
+        stages.prepare_shard(self.settings, "s", self.raw, self.tiny.tokenizer, self.out)
         return json.loads((self.out / "manifest.json").read_text())
 
     def command(self) -> list[str]:
@@ -115,6 +117,13 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in (".lock", "timing.json")
     }
+
+
+@pytest.fixture
+def copy(tiny, tmp_path) -> Path:
+    """A store of one's own."""
+    shutil.copytree(tiny.store, tmp_path / "store")
+    return tmp_path / "store"
 
 
 @pytest.fixture(scope="session")

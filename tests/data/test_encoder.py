@@ -12,9 +12,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+import stages
 from tokencodes.data import encoder as encoder_module
 from tokencodes.data import pieces as fast
-from tokencodes.data import prepare, tokenizer
+from tokencodes.data import prepare
 from tokencodes.data.encoder import Encoder
 
 N_FUZZ = 100_000
@@ -68,7 +69,7 @@ def encoder(request, full, quickstart, tmp_path_factory) -> Encoder:
     if request.param == "full":
         return Encoder(full)
     folder = tmp_path_factory.mktemp("cut")
-    tokenizer.build(quickstart, folder)
+    stages.build_tokenizer(quickstart, folder)
     return Encoder(folder)
 
 
@@ -299,7 +300,7 @@ def test_a_difference_stops_the_shard(bench, monkeypatch):
     right = Encoder.encode_batch
     monkeypatch.setattr(Encoder, "encode_batch", lambda self, texts: [ids[::-1] for ids in right(self, texts)])
     rows = pa.table({"text": ["abc dgh fee " * 9] * 3, "id": ["first", "second", "third"]})
-    with pytest.raises(RuntimeError, match="shard s: document 'first' is encoded otherwise"):
+    with pytest.raises(RuntimeError, match="shard s: `tokenizers` encodes document 'first' otherwise"):
         bench.prepare(rows)
     assert not (bench.out / "manifest.json").exists()
 

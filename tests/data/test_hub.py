@@ -20,8 +20,9 @@ from huggingface_hub import constants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import stages
 from hub_server import PATTERN, SHARDS, SIZE, content, files, use
-from tokencodes.data import hub, source, tokenizer
+from tokencodes.data import hub
 from tokencodes.errors import UserError
 
 # ------------------------------------------------------------------- fetching
@@ -39,7 +40,7 @@ def test_it_says_how_far_it_is(server, place, monkeypatch, capsys):
     place.list()
     monkeypatch.setattr(hub, "SECONDS_BETWEEN_LINES", 0.0)
     settings = place.configure()
-    source.download(settings, SHARDS[0], place.shard(0), place.listing)
+    stages.download(settings, SHARDS[0], place.shard(0), place.listing)
     lines = capsys.readouterr().err.splitlines()
     number = r"[0-9]+\.[0-9]"
     assert all(
@@ -78,7 +79,7 @@ def test_cut_again_and_again_without_a_byte(server, place):
     place.list()
     server.cuts = [2_000_000] + [0] * 20
     said = place.download(0, fails=True)
-    assert "was asked for part/train-00000-of-00002.parquet 7 times in vain" in said and "start again" in said
+    assert "was asked for part/train-00000-of-00002.parquet 7 times without success" in said and "start again" in said
     assert len(server.pauses) == hub.TRIES - 1 and server.pauses[1:] == sorted(server.pauses[1:])
     assert not place.shard(0).exists()
     server.cuts, server.requests = [], []
@@ -116,8 +117,8 @@ def test_a_hub_that_is_down(server, place):
     place.list()
     before = place.listing.read_bytes()
     server.down = 503
-    assert f"{server.url} was asked for the revision 7 times in vain (HTTP 503)" in place.list(fails=True)
-    assert "7 times in vain (HTTP 503)" in place.download(fails=True)
+    assert f"{server.url} was asked for the revision 7 times without success (HTTP 503)" in place.list(fails=True)
+    assert "7 times without success (HTTP 503)" in place.download(fails=True)
     assert place.listing.read_bytes() == before and place.left() == []
 
 
@@ -126,7 +127,7 @@ def test_a_hub_that_is_not_reached(server, place, monkeypatch):
     server.close()
     huggingface_hub.close_session()  # with the connections that are open still
     for said in (place.list(fails=True), place.download(fails=True)):
-        assert "7 times in vain" in said and "check the network and HF_ENDPOINT" in said
+        assert "7 times without success" in said and "check the network and HF_ENDPOINT" in said
     assert place.left() == []
 
 
@@ -134,7 +135,7 @@ def test_a_hub_that_is_not_reached(server, place, monkeypatch):
 def test_a_hub_that_says_nothing(server, place, monkeypatch, method):
     monkeypatch.setattr(hub, "ANSWER_SECONDS", 0.2)
     server.silent = method
-    assert "7 times in vain (" in place.list(fails=True) and len(server.pauses) >= hub.TRIES - 1
+    assert "7 times without success (" in place.list(fails=True) and len(server.pauses) >= hub.TRIES - 1
 
 
 def test_a_download_that_falls_silent_is_continued(server, place, monkeypatch):
@@ -155,7 +156,7 @@ def test_wrong_bytes_of_the_right_length(server, place):
     said = place.download(0, fails=True)
     stated = hashlib.sha256(content(0)).hexdigest()
     came = hashlib.sha256(content(0)[:-1] + bytes([content(0)[-1] ^ 1])).hexdigest()
-    assert f"part/train-00000-of-00002.parquet came and has the sha256 {came}" in said
+    assert f"part/train-00000-of-00002.parquet was fetched and has the sha256 {came}" in said
     assert f"the hub states {stated}; it was deleted: start again" in said
     assert place.left() == [f"{SHARDS[0]}.parquet"] and place.shard(0).read_bytes() == b"before"
     server.wrong_bytes, server.requests = False, []
@@ -289,7 +290,7 @@ def test_a_signed_address_that_has_run_out_is_asked_for_again(server, place):
     assert place.shard(0).read_bytes() == content(0) and server.pauses == [1.0]
     assert len([request for request in server.requests if "/resolve/" in request.path]) == 2
     server.network_statuses = [403] * 20
-    assert "7 times in vain (HTTP 403)" in place.download(1, fails=True)
+    assert "7 times without success (HTTP 403)" in place.download(1, fails=True)
 
 
 def test_a_gated_repository(server, place):
@@ -314,7 +315,7 @@ def test_offline_all_comes_from_the_cache(server, place, monkeypatch):
     stated = place.listing.read_bytes()
     fill_cache(server)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "says so already" in place.list()
+    assert "up to date" in place.list()
     place.listing.unlink()
     place.list()
     assert place.listing.read_bytes() == stated
@@ -342,7 +343,7 @@ def test_offline_without_the_files(server, place, monkeypatch):
     server.requests.clear()
     for said, asked in ((place.list(fails=True), 2), (place.download(0, fails=True), 1)):
         assert f"HF_HUB_OFFLINE is set, and 1 of {asked} files are not in the cache {constants.HF_HUB_CACHE}" in said
-        assert "train-00000-of-00002.parquet; unset it, or bring them there" in said and "`hf download a/b" in said
+        assert "train-00000-of-00002.parquet; unset it, or download them where" in said and "`hf download a/b" in said
     place.download(1)
     assert server.requests == [] and place.left() == [f"{SHARDS[1]}.parquet"]
 
@@ -354,7 +355,7 @@ def test_a_cached_file_that_was_changed(server, place, monkeypatch):
     blob.write_bytes(content(0)[:-1] + b"x")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     said = place.download(0, fails=True)
-    assert "in huggingface_hub's cache has the sha256" in said and "delete it and bring it there again" in said
+    assert "in huggingface_hub's cache has the sha256" in said and "delete it and download it again" in said
     assert place.left() == [] and server.requests == []
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     place.download(0)
@@ -448,7 +449,7 @@ def with_tokenizer(tiny, server):
 
 
 def test_the_tokenizer_says_its_commit(server, tiny, with_tokenizer, tmp_path):
-    tokenizer.build(with_tokenizer, tmp_path / "made")
+    stages.build_tokenizer(with_tokenizer, tmp_path / "made")
     assert (tmp_path / "made/tokenizer.json").read_bytes() == (tiny.tokenizer / "tokenizer.json").read_bytes()
     manifest = json.loads((tmp_path / "made/manifest.json").read_text())
     assert manifest["source"] == {"kind": "hub", "repo": "a/model", "revision": "main"}
@@ -459,8 +460,8 @@ def test_the_tokenizer_says_its_commit(server, tiny, with_tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ({"wrong_bytes": True}, r"a/model at main: tokenizer\.json came and has the git_sha1 .* start again"),
-        ({"down": 503}, r"data\.tokenizer: a/model at main: .* 7 times in vain"),
+        ({"wrong_bytes": True}, r"a/model at main: tokenizer\.json was fetched and has the git_sha1 .* start again"),
+        ({"down": 503}, r"data\.tokenizer: a/model at main: .* 7 times without success"),
         ({"token": "x"}, r"data\.tokenizer: .*set HF_TOKEN.*check data\.tokenizer\.repo"),
         (
             {"gone": {"tokenizer.json"}},
@@ -472,7 +473,7 @@ def test_a_tokenizer_that_does_not_come(server, with_tokenizer, tmp_path, fault,
     for name, value in fault.items():
         setattr(server, name, value)
     with pytest.raises(UserError, match=said):
-        tokenizer.build(with_tokenizer, tmp_path / "made")
+        stages.build_tokenizer(with_tokenizer, tmp_path / "made")
     assert not (tmp_path / "made").exists()
 
 
@@ -480,11 +481,11 @@ def test_a_tokenizer_offline(server, with_tokenizer, tmp_path, monkeypatch):
     huggingface_hub.hf_hub_download("a/model", "tokenizer.json")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     server.requests.clear()
-    tokenizer.build(with_tokenizer, tmp_path / "made")
+    stages.build_tokenizer(with_tokenizer, tmp_path / "made")
     commit = server.branches["model", "a/model", "main"]
     assert json.loads((tmp_path / "made/manifest.json").read_text())["commit"] == commit and server.requests == []
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
     with pytest.raises(
         UserError, match=r"HF_HUB_OFFLINE is set, and 1 of 1 files .* `hf download a/model --repo-type model"
     ):
-        tokenizer.build(with_tokenizer, tmp_path / "made")
+        stages.build_tokenizer(with_tokenizer, tmp_path / "made")

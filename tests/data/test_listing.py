@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import stages
 from hub_server import PATTERN, SHARDS, SIZE, content, files, use
 from tokencodes.data import hub, listing, source
 from tokencodes.data.listing import Listing
@@ -58,10 +59,10 @@ def test_many_files_are_asked_for_in_parts(server, place, monkeypatch):
 def test_the_same_listing_is_not_written_again_and_another_is(server, place, monkeypatch):
     place.list()
     before = place.listing.stat().st_mtime_ns, place.listing.stat().st_ino, place.listing.read_bytes()
-    assert "says so already" in place.list()
+    assert "up to date" in place.list()
     mirror = server.url.replace("127.0.0.1", "localhost")
     use(monkeypatch, mirror)  # the same files from another address
-    assert "says so already" in place.list()
+    assert "up to date" in place.list()
     assert (place.listing.stat().st_mtime_ns, place.listing.stat().st_ino, place.listing.read_bytes()) == before
     commit = server.commit("a/b", files(5))
     place.list()
@@ -76,14 +77,14 @@ def test_missing_files_are_named_before_anything_is_fetched(server, place):
     before = place.listing.read_bytes()
     place.configure(pattern="part/train-{shard:05d}-of-00006.parquet", n_shards=6)
     said = place.list(fails=True)
-    assert "6 of 6 files are not there at commit" in said and "part/train-00000-of-00006.parquet, part/" in said
+    assert "6 of 6 files are missing at commit" in said and "part/train-00000-of-00006.parquet, part/" in said
     assert "train-00003" not in said and "check data.source.repo, data.source.revision, data.source.pattern" in said
     assert place.listing.read_bytes() == before and server.asked(content=True) == []
 
 
 def test_a_folder_is_no_shard(server, place):
     place.configure(pattern="part", n_shards=1)
-    assert "1 of 1 files are not there" in place.list(fails=True)
+    assert "1 of 1 files are missing" in place.list(fails=True)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_the_report_says_the_commit(server, place, tmp_path):
 
 def test_only_the_hub_has_a_listing(tiny, tmp_path):
     with pytest.raises(UserError, match=r"data\.source\.kind is local; only a corpus on the hub has a listing"):
-        source.write_listing(tiny.config(), tmp_path / "listing.json")
+        source.write_listing(tiny.config().data.source, tmp_path / "listing.json")
 
 
 def test_what_is_there_whole_is_not_fetched_again(server, place):
@@ -242,7 +243,7 @@ def test_two_shards_at_a_time(server, place):
     settings = place.configure()
     place.list()
     made = [
-        threading.Thread(target=source.download, args=(settings, shard, place.raw / f"{shard}.parquet", place.listing))
+        threading.Thread(target=stages.download, args=(settings, shard, place.raw / f"{shard}.parquet", place.listing))
         for shard in SHARDS
     ]
     for thread in made:

@@ -16,8 +16,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+import stages
 from tokencodes import cli, config
-from tokencodes.data import encoder, prepare, store, tokenizer
+from tokencodes.data import encoder, prepare, store
 from tokencodes.data.encoder import Encoder
 from tokencodes.data.manifest import SPLITS
 from tokencodes.errors import UserError
@@ -214,7 +215,7 @@ def test_control_token_text_and_lost_bytes_are_counted(full, full_config, tmp_pa
     value = full_config.model_dump(mode="json")
     value["data"]["min_tokens"], value["model"]["context_length"], value["train"]["tokens_per_step"] = 17, 16, 16 * 16
     settings = parse(config.Config, value, "test")
-    prepare.prepare_shard(settings, "s", tmp_path / "raw.parquet", full, tmp_path / "out")
+    stages.prepare_shard(settings, "s", tmp_path / "raw.parquet", full, tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["kept"] == 4 and manifest["dropped"]["too_few_bytes"] == 1  # what is not kept is not counted
     assert manifest["control_token_text"] == 1 and manifest["bytes_without_token"] == 3
@@ -339,13 +340,13 @@ def test_a_store_of_a_shard_without_rows_and_one_with(new_bench, tiny):
     raw, folders = bench.folder / "raw.parquet", [bench.folder / "store" / name for name in ("empty", "full")]
     for folder, table in zip(folders, (documents().slice(0, 0), documents()), strict=True):
         pq.write_table(table, raw)
-        prepare.prepare_shard(bench.settings, folder.name, raw, tiny.tokenizer, folder)
-    store.index(bench.settings, folders, bench.folder / "store" / "manifest.json")
+        stages.prepare_shard(bench.settings, folder.name, raw, tiny.tokenizer, folder)
+    stages.index(bench.settings, folders, bench.folder / "store" / "manifest.json")
     store.verify(bench.folder / "store")
     opened = store.Store.open(bench.folder / "store")
     assert sum(len(shard.keys) for split in SPLITS for shard in opened.split(split)) == 40
     with pytest.raises(UserError, match="split has no document"):
-        store.index(bench.settings, folders[:1], bench.folder / "store" / "manifest.json")
+        stages.index(bench.settings, folders[:1], bench.folder / "store" / "manifest.json")
 
 
 @pytest.mark.parametrize("kind", [pa.binary(16), pa.uuid()], ids=str)
@@ -419,14 +420,14 @@ def test_a_tokenizer_of_another_size(bench, tiny):
     bench.write(documents())
     settings = tiny.config(model={"vocab_size": 299})
     with pytest.raises(UserError, match=r"has 300 tokens, model\.vocab_size is 299; build it again"):
-        prepare.prepare_shard(settings, "s", bench.raw, tiny.tokenizer, bench.out)
+        stages.prepare_shard(settings, "s", bench.raw, tiny.tokenizer, bench.out)
     assert not bench.out.exists()
 
 
 def test_no_tokenizer(bench):
     bench.write(documents())
     with pytest.raises(UserError, match=r"manifest\.json: no such file; run the stage that writes it"):
-        prepare.prepare_shard(bench.settings, "s", bench.raw, bench.folder / "none", bench.out)
+        stages.prepare_shard(bench.settings, "s", bench.raw, bench.folder / "none", bench.out)
 
 
 def test_above_65536_entries_ids_are_uint32(tiny, tmp_path):
@@ -445,10 +446,10 @@ def test_above_65536_entries_ids_are_uint32(tiny, tmp_path):
     )
     changed["model"]["vocab_size"], changed["interfaces"] = 70_000, {"learned": {"kind": "table"}}
     settings = parse(config.Config, changed, "test")
-    tokenizer.build(settings, tmp_path / "tokenizer")
+    stages.build_tokenizer(settings, tmp_path / "tokenizer")
     rare = "".join(token for token, i in vocab.items() if i >= 69_990 and token.isascii())
     pq.write_table(pa.table({"text": [LONG + rare], "id": ["a"]}), tmp_path / "raw.parquet")
-    prepare.prepare_shard(settings, "s", tmp_path / "raw.parquet", tmp_path / "tokenizer", tmp_path / "out")
+    stages.prepare_shard(settings, "s", tmp_path / "raw.parquet", tmp_path / "tokenizer", tmp_path / "out")
     for split in SPLITS:
         shard = store.Shard("s", tmp_path / "out" / f"{split}.arrow")
         assert shard.tokens.dtype == np.uint32

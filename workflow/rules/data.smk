@@ -122,7 +122,7 @@ rule index:
         config=LAYOUT.config,
         shards=[LAYOUT.shard(shard) for shard in SHARDS],
         settings=triggers.store(SETTINGS),
-        code=codeversion.digest("tokencodes.data.store"),
+        code=codeversion.digest("tokencodes.data.indexing"),
     message:
         "index: one store of all shards"
     shell:

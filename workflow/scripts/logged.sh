@@ -1,8 +1,8 @@
-# logged LOG COMMAND...: what a stage says goes to the terminal and, with a line before and after, to its log; its exit
-# code is kept. Read by every rule's shell.
+# logged LOG COMMAND...: run a stage. Its output goes to the terminal and to its log, with a line before and a line after
+# it in the log. Its exit code is kept. Every rule's shell reads this file.
 #
-# The copying and this shell outlive the signals that stop a stage, so that a stage can speak, and save, after them.
-# Snakemake removes the log of a job that it runs again: a second name of the same file keeps what was said before.
+# The copying process and this shell survive the signals that stop a stage, so that the stage can report and save.
+# Snakemake removes the log of a job that it runs again. A hard link keeps what earlier attempts wrote.
 logged() {
   local log=$1 kept code=0 signal="" begun=$SECONDS
   shift
@@ -10,11 +10,11 @@ logged() {
   mkdir -p "$(dirname "$log")"
   if [ -e "$kept" ] && ! [ -e "$log" ]; then ln "$kept" "$log" || cp "$kept" "$log"; fi
   : >> "$log"
-  [ -e "$kept" ] || ln "$log" "$kept" || true # a file system without hard links keeps the last attempt alone
+  [ -e "$kept" ] || ln "$log" "$kept" || true # without hard links only the last attempt is kept
   trap 'signal=", after a signal"' HUP INT TERM USR1
   echo "=== $(date '+%F %T%z') $(where_and_what)" >> "$log"
   if [ -n "$signal" ]; then
-    code=75 # before it began: start again
+    code=75 # the signal came before the stage began: start again
   else
     "$@" 2>&1 | (trap "" HUP INT TERM USR1; exec tee -a "$log" >&2) || code=$?
   fi
@@ -23,7 +23,7 @@ logged() {
   return "$code"
 }
 
-# Host, Slurm job, GPUs and versions, on one line.
+# Host, Slurm job, GPUs and versions, in one line.
 where_and_what() {
   local gpus
   gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | sort | uniq -c | xargs echo) || gpus=""

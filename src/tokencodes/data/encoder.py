@@ -1,6 +1,6 @@
-"""A tokenizer as the data stages use it: texts in, the ids of the reference out, control tokens never.
+"""A tokenizer as the data stages use it: from texts to the ids of the reference, never to those of control tokens.
 
-Apart from `tokenizer`, which makes it, so that a change there of how a tokenizer is fetched prepares nothing anew.
+It is a module of its own, so that a change in how a tokenizer is fetched (`tokenizer`) prepares no shard again.
 """
 
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from tokencodes.data.store import token_dtype
 from tokencodes.errors import UserError
 from tokencodes.files import read_json, sha256_file
 
-TOGETHER = 256 * PART  # characters encoded together: the more, the less often is each piece looked up
-REFERENCE_AT_A_TIME = 16 * PART  # characters; `tokenizers` holds some 100 bytes a token while it works
+TOGETHER = 256 * PART  # characters encoded together: the more, the fewer look-ups per piece
+REFERENCE_AT_A_TIME = 16 * PART  # characters; `tokenizers` needs some 100 bytes per token while it works
 
 
 class Encoder:
-    """A tokenizer as the data stages use it: text in, ids out, control tokens never."""
+    """A tokenizer that was built by `tokenizer.build`. The text of a control token is encoded as text."""
 
     def __init__(self, folder: Path):
-        """Load what `build` wrote. Raises UserError if it is missing or not the file that its manifest records."""
+        """Load the tokenizer in `folder`. Raises UserError if it is missing or not the one that its manifest states."""
         path = folder / "tokenizer.json"
         self.manifest = TokenizerManifest.read(folder / MANIFEST)
         if not path.is_file() or sha256_file(path) != self.manifest.sha256:
@@ -43,15 +43,15 @@ class Encoder:
         return len(text) <= LONGEST or all(len(part) <= LONGEST for part in self._parts(text, PART))
 
     def _parts(self, text: str, size: int) -> Iterator[str]:
-        """Parts of at least `size` characters whose ids are the text's; of other kinds of tokenizer the text alone."""
+        """Parts of at least `size` characters that encode to the ids of the text; or the text, without a fast path."""
         return iter((text,)) if self.fast is None else parts(text, size)
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        """Ids of each text, uint16 (uint32 above 65,536 entries); those of the reference, whatever the way to them."""
-        made: list[list[np.ndarray]] = [[] for _ in texts]
+        """Ids of each text, uint16 (uint32 above 65,536 entries), equal to those of the reference."""
+        encoded: list[list[np.ndarray]] = [[] for _ in texts]
         waiting: list[tuple[list[np.ndarray], str]] = []  # parts, and where their ids go
         n_waiting = 0
-        for of_text, text in zip(made, texts, strict=True):
+        for of_text, text in zip(encoded, texts, strict=True):
             for part in self._parts(text, PART):
                 waiting.append((of_text, part))
                 n_waiting += len(part)
@@ -59,26 +59,26 @@ class Encoder:
                     self._encode(waiting)
                     waiting, n_waiting = [], 0
         self._encode(waiting)
-        return [arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for arrays in made]
+        return [arrays[0] if len(arrays) == 1 else np.concatenate(arrays) for arrays in encoded]
 
     def _encode(self, waiting: list[tuple[list[np.ndarray], str]]) -> None:
         """Append the ids of each part to its list."""
         texts = [text for _, text in waiting]
-        found = [None] * len(texts) if self.fast is None else self.fast.encode(texts)
-        by_reference = iter(self._by_reference([text for text, ids in zip(texts, found, strict=True) if ids is None]))
-        for (of_text, _), ids in zip(waiting, found, strict=True):
+        fast = [None] * len(texts) if self.fast is None else self.fast.encode(texts)
+        by_reference = iter(self._by_reference([text for text, ids in zip(texts, fast, strict=True) if ids is None]))
+        for (of_text, _), ids in zip(waiting, fast, strict=True):
             of_text.append(next(by_reference) if ids is None else ids)
 
     def _by_reference(self, texts: list[str]) -> list[np.ndarray]:
         """Ids of each text by `tokenizers`, some texts at a time."""
-        made, start, size = [], 0, 0
+        arrays, start, size = [], 0, 0
         for end, text in enumerate(texts, start=1):
             size += len(text)
             if size >= REFERENCE_AT_A_TIME or end == len(texts):
                 encoded = self.tokenizer.encode_batch_fast(texts[start:end], add_special_tokens=False)
-                made += [np.array(each.ids, dtype=token_dtype(self.vocab_size)) for each in encoded]
+                arrays += [np.array(each.ids, dtype=token_dtype(self.vocab_size)) for each in encoded]
                 start, size = end, 0
-        return made
+        return arrays
 
     def reference(self, text: str) -> np.ndarray:
         """Ids of a text by `tokenizers` alone: of the whole, or of parts of REFERENCE_AT_A_TIME, cut elsewhere than

@@ -3,10 +3,10 @@
 The hub states the SHA-256 of a file in large storage (LFS, Xet), and of a small file git's own hash: the SHA-1 of
 "blob <size>", a zero byte, and the content.
 
-Requests go through huggingface_hub, with its session, its token and its variables HF_HOME, HF_TOKEN, HF_ENDPOINT and
-HF_HUB_OFFLINE. Bytes do not come by its `hf_hub_download`, which starts each try from nothing and compares no hash
-(docs/data.md says what it does, and tests/data/test_hub_library.py shows it). Here a file grows beside its place, and
-each try asks for the rest.
+Questions, addresses, tokens, proxies, errors and the cache are those of huggingface_hub, with its variables HF_HOME,
+HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE. Content is not fetched by its `hf_hub_download`: that starts each attempt at
+the first byte and compares no hash (docs/data.md gives the facts, tests/data/test_hub.py shows them). Here a file grows
+beside its destination, and each attempt asks for the rest.
 """
 
 import functools
@@ -36,21 +36,22 @@ from tokencodes.files import (
 
 T = TypeVar("T")
 
-TRIES = 7  # in a row that bring no byte; between them 1, 2, 4, ... seconds: a minute in all
+TRIES = 7  # attempts in a row that bring no byte; the pauses between them are 1, 2, 4, ... seconds, a minute in all
 TOO_MANY_REQUESTS = 429
-RATE_PAUSE = 60.0  # seconds after TOO_MANY_REQUESTS: the hub counts in windows of five minutes, and TRIES outlast one
+RATE_PAUSE = 60.0  # seconds after TOO_MANY_REQUESTS: the hub counts in windows of five minutes, and TRIES last longer
 LONGEST_PAUSE = 300.0  # seconds, whatever the hub asks for
-PASSING = (408, TOO_MANY_REQUESTS, 500, 502, 503, 504)  # answers after which another try may fare better
+PASSING = (408, TOO_MANY_REQUESTS, 500, 502, 503, 504)  # answers after which another attempt may succeed
 UNAUTHORIZED, FORBIDDEN, RANGE_NOT_SATISFIABLE, PARTIAL_CONTENT = 401, 403, 416, 206
-ANSWER_SECONDS = 60  # for an answer about files; a hub that is silent for longer counts as a try that failed
+ANSWER_SECONDS = 60  # for an answer about files; longer silence counts as a failed attempt
 PATHS_AT_A_TIME = 100  # in one question about files
 CHUNK = 2**20  # bytes read at a time
-SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0  # of progress
 GIB = 2**30
 COMMIT = re.compile(r"[0-9a-f]{40}")
 HEX = re.compile(r"[0-9a-f]+")
 HASHES = {64: "sha256", 40: "git_sha1"}  # by the number of hex digits
-NAMED = 3  # missing files that are named in a message
+NAMED = 3  # missing files that a message names
+SHOWN = 200  # characters of a library's message that ours quotes
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ def model(spec: HubTokenizer) -> Repo:
 
 
 def state(repo: Repo, paths: list[str]) -> tuple[str, list[File]]:
-    """The commit that the repository's revision names now, and size and hash of its files `paths` there.
+    """The commit that the repository's revision names now, and size and hash of its files `paths` at that commit.
 
-    Offline, what the cache has of it. Raises UserError if one is missing or the hub does not say.
+    Offline, as the cache has them. Raises UserError if a file is missing or the hub does not answer.
     """
     if _offline():
         return _state_of_cache(repo, paths)
@@ -115,17 +116,17 @@ def state(repo: Repo, paths: list[str]) -> tuple[str, list[File]]:
     commit = _asking(repo, "the revision", ask_for_commit)
     if not COMMIT.fullmatch(commit):
         _no_hub(repo, f"the commit is {commit!r}")
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     for start in range(0, len(paths), PATHS_AT_A_TIME):
         ask = functools.partial(ask_for_files, commit, paths[start : start + PATHS_AT_A_TIME])
-        found |= {file.path: file for file in _asking(repo, "the list of files", ask)}
-    missing = [path for path in paths if path not in found]
+        files |= {file.path: file for file in _asking(repo, "the list of files", ask)}
+    missing = [path for path in paths if path not in files]
     if missing:
         raise UserError(
-            f"{repo}: {len(missing)} of {len(paths)} files are not there at commit {commit[:12]}: "
+            f"{repo}: {len(missing)} of {len(paths)} files are missing at commit {commit[:12]}: "
             f"{_some(missing)}; check {_keys(repo)}"
         )
-    return commit, [found[path] for path in paths]
+    return commit, [files[path] for path in paths]
 
 
 def _state_of_cache(repo: Repo, paths: list[str]) -> tuple[str, list[File]]:
@@ -138,18 +139,18 @@ def _state_of_cache(repo: Repo, paths: list[str]) -> tuple[str, list[File]]:
 
 
 def _as_cached(path: str, place: Path) -> File:
-    """A file as the cache states it, by the name of the blob behind it; computed where the cache has no links."""
+    """A file as the cache states it, by the name of the blob behind the link; hashed here if the cache has no links."""
     blob = place.readlink().name if place.is_symlink() else ""
     named = HEX.fullmatch(blob) and len(blob) in HASHES
     return File.of(path, place.stat().st_size, blob if named else digest_of(place, "sha256"))
 
 
 def _cached(repo: Repo, revision: str, path: str) -> Path | None:
-    """The file in huggingface_hub's cache; None if it is not there."""
+    """The path of a file in huggingface_hub's cache; None if it is not cached."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(repo.name, path, revision=revision, repo_type=repo.kind)
-    return Path(found) if isinstance(found, str) else None
+    cached = try_to_load_from_cache(repo.name, path, revision=revision, repo_type=repo.kind)
+    return Path(cached) if isinstance(cached, str) else None
 
 
 def _offline() -> bool:
@@ -159,7 +160,7 @@ def _offline() -> bool:
 
 
 def endpoint() -> str:
-    """The hub's address, without what may stand in it of a user and a password. Raises UserError if it is none."""
+    """The hub's address, without a user name and password. Raises UserError if HF_ENDPOINT is not an address."""
     from huggingface_hub import constants
 
     try:
@@ -168,38 +169,41 @@ def endpoint() -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise UserError(f"HF_ENDPOINT: {constants.ENDPOINT!r} is no address; it starts with http:// or https://")
+        raise UserError(f"HF_ENDPOINT: {constants.ENDPOINT!r} is not an address; it starts with http:// or https://")
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _asking(repo: Repo, what: str, ask: Callable[[], T]) -> T:
-    """An answer about files, as the library reads it. Raises UserError if it is none that a hub gives."""
+    """An answer about files, as the library parses it. Raises UserError if it is not the answer of a hub."""
     from huggingface_hub import get_session
     from huggingface_hub.errors import HFValidationError
 
     def again() -> T:
-        get_session().timeout = ANSWER_SECONDS  # the library's own is to wait for ever
+        get_session().timeout = ANSWER_SECONDS  # the library's default is to wait for ever
         return ask()
 
     try:
         return _patiently(repo, what, again)
     except HFValidationError as error:
-        raise UserError(f"{repo}: {one_line(error)[:300]}; check {repo.key}.repo") from None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:  # what is made of an answer of another kind
-        _no_hub(repo, f"{type(error).__name__}: {one_line(error)[:100]}")
+        raise UserError(f"{repo}: {one_line(error)[:SHOWN]}; check {repo.key}.repo") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # an answer of another kind, parsed
+        _no_hub(repo, f"{type(error).__name__}: {one_line(error)[:SHOWN]}")
 
 
-def _no_hub(repo: Repo, said: str) -> NoReturn:
+def _no_hub(repo: Repo, reason: str) -> NoReturn:
     raise UserError(
-        f"{repo}: {endpoint()} does not answer as a hub does ({said}); check HF_ENDPOINT, and proxies on the way"
+        f"{repo}: {endpoint()} does not answer as a hub does ({reason}); check HF_ENDPOINT, and proxies on the way"
     ) from None
 
 
 def _patiently(repo: Repo, what: str, ask: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
-    """`ask()`, and again after a pause as long as what fails may pass; TRIES times without `progress`."""
-    from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled  # the first: of the HTTP library that it uses
+    """Call `ask` until it succeeds, with a pause after each failure that may pass.
 
-    failed, had = 0, progress()
+    Raises UserError after TRIES failures in a row during which `progress` (bytes) did not grow.
+    """
+    from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled  # HTTPError is that of its HTTP library
+
+    failures, before = 0, progress()
     while True:
         try:
             return ask()
@@ -209,59 +213,62 @@ def _patiently(repo: Repo, what: str, ask: Callable[[], T], progress: Callable[[
             answer = getattr(error, "response", None)
             if answer is not None and not _may_pass(answer):
                 _refused(repo, what, error)
-            failed, had = (1, progress()) if progress() > had else (failed + 1, had)
-            said = f"HTTP {answer.status_code}" if answer is not None else one_line(error) or type(error).__name__
-            if failed >= TRIES:
+            failures, before = (1, progress()) if progress() > before else (failures + 1, before)
+            reason = f"HTTP {answer.status_code}" if answer is not None else one_line(error) or type(error).__name__
+            if failures >= TRIES:
                 raise UserError(
-                    f"{repo}: {endpoint()} was asked for {what} {TRIES} times in vain ({said[:200]}); what is there "
-                    "is kept: check the network and HF_ENDPOINT, and start again"
+                    f"{repo}: {endpoint()} was asked for {what} {TRIES} times without success ({reason[:SHOWN]}); "
+                    "what was fetched is kept: check the network and HF_ENDPOINT, and start again"
                 ) from None
-            pause = _pause(failed, answer)
-            print(f"{repo.name}, {what}: {said[:200]}; trying again in {pause:.0f} s", file=sys.stderr, flush=True)
+            pause = _pause(failures, answer)
+            print(f"{repo.name}, {what}: {reason[:SHOWN]}; trying again in {pause:.0f} s", file=sys.stderr, flush=True)
             time.sleep(pause)
 
 
 def _may_pass(answer: Any) -> bool:
-    """Whether another try may be answered otherwise: after PASSING, or when a signed address was refused elsewhere."""
+    """Whether another attempt may succeed: after PASSING, and after a content network refused a signed address.
+
+    Such an address expires; the next attempt gets a new one from the hub.
+    """
     elsewhere = urlsplit(str(answer.url)).netloc.rpartition("@")[2] != urlsplit(endpoint()).netloc
     return answer.status_code in PASSING or (elsewhere and answer.status_code == FORBIDDEN)
 
 
-def _pause(failed: int, answer: Any) -> float:
-    """Seconds until the next try; what the hub asks for, if it does."""
-    least = 2.0 ** (failed - 1)
+def _pause(failures: int, answer: Any) -> float:
+    """Seconds until the next attempt: twice as many each time, or what the hub asks for if that is more."""
+    least = 2.0 ** (failures - 1)
     if answer is None:
         return least
     if answer.status_code == TOO_MANY_REQUESTS:
         least = RATE_PAUSE
-    wanted = answer.headers.get("Retry-After", "")
-    return min(max(least, float(wanted)), LONGEST_PAUSE) if wanted.isdigit() else least
+    requested = answer.headers.get("Retry-After", "")
+    return min(max(least, float(requested)), LONGEST_PAUSE) if requested.isdigit() else least
 
 
 def _refused(repo: Repo, what: str, error: Any) -> NoReturn:
-    """Turn an answer that no other try will change into a UserError."""
+    """Raise the UserError for an answer that another attempt would not change."""
     from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
     status = error.response.status_code
     if status in (UNAUTHORIZED, FORBIDDEN):
-        said = (
+        reason = (
             f"the hub refuses {what} (HTTP {status}): {repo.name} is private or gated, or there is no {repo.kind} of "
             "that name; set HF_TOKEN to a token that may read it, accept its terms on the hub, or check "
             f"{repo.key}.repo"
         )
     elif isinstance(error, RepositoryNotFoundError):
-        said = f"the hub has no {repo.kind} of that name; check {repo.key}.repo, and HF_TOKEN if it is private"
+        reason = f"the hub has no {repo.kind} of that name; check {repo.key}.repo, and HF_TOKEN if it is private"
     elif isinstance(error, RevisionNotFoundError):
-        said = f"the hub has no such revision when asked for {what}; check {repo.key}.revision"
+        reason = f"the hub has no such revision when asked for {what}; check {repo.key}.revision"
     elif isinstance(error, EntryNotFoundError):
-        said = f"the hub has no {what}; check {_keys(repo)}"
+        reason = f"the hub has no {what}; check {_keys(repo)}"
     else:
-        said = f"the hub answers HTTP {status} when asked for {what}; check {_keys(repo)} and HF_ENDPOINT"
-    raise UserError(f"{repo}: {said}") from None
+        reason = f"the hub answers HTTP {status} when asked for {what}; check {_keys(repo)} and HF_ENDPOINT"
+    raise UserError(f"{repo}: {reason}") from None
 
 
 def _keys(repo: Repo) -> str:
-    """Which keys of the config decide what is asked for."""
+    """The keys of the config that name what is asked for."""
     keys = ("repo", "revision", "pattern") if repo.kind == "dataset" else ("repo", "revision")
     return ", ".join(f"{repo.key}.{key}" for key in keys)
 
@@ -276,7 +283,7 @@ def _not_cached(repo: Repo, revision: str, paths: list[str], asked: int) -> NoRe
     command = f"hf download {repo.name} --repo-type {repo.kind} --revision {revision} {paths[0]}"
     raise UserError(
         f"{repo}: HF_HUB_OFFLINE is set, and {len(paths)} of {asked} files are not in the cache "
-        f"{constants.HF_HUB_CACHE}: {_some(paths)}; unset it, or bring them there where there is a network: "
+        f"{constants.HF_HUB_CACHE}: {_some(paths)}; unset it, or download them where there is a network: "
         f"`{command}{' ...' if len(paths) > 1 else ''}`"
     ) from None
 
@@ -285,7 +292,7 @@ def _not_cached(repo: Repo, revision: str, paths: list[str], asked: int) -> NoRe
 
 
 def partial_path(out: Path, file: File) -> Path:
-    """Where a file grows: beside its place, under the name of its content."""
+    """Where a file grows: beside `out`, under a name that says its content."""
     return out.with_name(f".{out.name}.{file.digest[:16]}.part")
 
 
@@ -300,16 +307,16 @@ def missing_bytes(out: Path, file: File) -> int:
 def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
     """Bring one file of a commit to `out`, whole and checked, or not at all.
 
-    From huggingface_hub's cache if it is there, else from the hub. What came before a failure or a kill stays beside
-    `out` in a hidden file, and the next call asks for the rest. Raises UserError if the hub cannot be asked, if another
-    process fetches the same file, or if what came has not the stated size and hash; that is deleted, and `out` is as it
-    was before.
+    It comes from huggingface_hub's cache, or else from the hub. After a failure or a kill, what was fetched stays in a
+    hidden file beside `out`, and the next call asks for the rest. Raises UserError if the hub does not answer, if
+    another process fetches the same file, or if the content has not the stated size and hash; then it is deleted, and
+    `out` is as it was before.
     """
     partial = partial_path(out, file)
-    for left in out.parent.glob(f".{glob.escape(out.name)}.*.part"):  # of another content
-        if left != partial:
-            left.unlink()
-    with full_disk_named(out), _alone(partial, out) as stream:
+    for other in out.parent.glob(f".{glob.escape(out.name)}.*.part"):  # begun of another content
+        if other != partial:
+            other.unlink()
+    with full_disk_named(out), _growing(partial, out) as stream:
         if not _from_cache(repo, commit, file, stream, partial):
             if _offline():
                 _not_cached(repo, commit, [file.path], 1)
@@ -318,19 +325,19 @@ def fetch(repo: Repo, commit: str, file: File, out: Path) -> None:
             if fault := problem(file, partial):
                 partial.unlink()
                 raise UserError(
-                    f"{repo}: {file.path} came and {fault}; it was deleted: start again, and if it comes so again, "
-                    f"look for what changes it on the way from {endpoint()}"
+                    f"{repo}: {file.path} was fetched and {fault}; it was deleted: start again, and if this happens "
+                    f"again, look for what changes it on the way from {endpoint()}"
                 )
         fsync_file(partial)
         os.replace(partial, out)
-        fsync_directory(out.parent)
+    fsync_directory(out.parent)
 
 
 @contextmanager
-def _alone(partial: Path, out: Path) -> Iterator[IO[bytes]]:
-    """The growing file, open at its end, for one process; it goes if nothing came."""
+def _growing(partial: Path, out: Path) -> Iterator[IO[bytes]]:
+    """The growing file, open at its end, for one process; removed if it stays empty."""
     busy = f"{out}: another process is fetching this file; wait for it or stop it"
-    with locked(partial, busy=busy, mode="ab") as stream:  # without locks, the check of the hash is still there
+    with locked(partial, busy=busy, mode="ab") as stream:  # without locks, the hash still guards it
         try:
             yield stream
         finally:
@@ -339,7 +346,7 @@ def _alone(partial: Path, out: Path) -> Iterator[IO[bytes]]:
 
 
 def _from_cache(repo: Repo, commit: str, file: File, stream: IO[bytes], partial: Path) -> bool:
-    """Take the file from huggingface_hub's cache, if it is there and what the hub states."""
+    """Whether huggingface_hub's cache has the file with the stated content, which is then copied to `stream`."""
     cached = _cached(repo, commit, file.path)
     if cached is None:
         return False
@@ -353,61 +360,73 @@ def _from_cache(repo: Repo, commit: str, file: File, stream: IO[bytes], partial:
     stream.truncate(0)
     message = f"{repo}: {cached} in huggingface_hub's cache {fault}; delete it"
     if _offline():
-        raise UserError(f"{message} and bring it there again, or unset HF_HUB_OFFLINE")
+        raise UserError(f"{message} and download it again, or unset HF_HUB_OFFLINE")
     print(f"{message}; asking the hub instead", file=sys.stderr, flush=True)
     return False
 
 
 def _from_hub(repo: Repo, commit: str, file: File, stream: IO[bytes]) -> None:
-    """Append what is missing of the file, in as many tries as it takes."""
+    """Append the missing bytes of the file, in as many attempts as it takes."""
     from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
     from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
     from huggingface_hub.errors import HTTPError
     from huggingface_hub.utils import build_hf_headers
 
     url = hf_hub_url(repo.name, file.path, repo_type=repo.kind, revision=commit)
-    begun, said = time.monotonic(), time.monotonic()
-    brought = 0
+    progress = _Progress(file)
 
-    def have() -> int:
+    def size() -> int:
         stream.flush()
         return os.fstat(stream.fileno()).st_size
 
     def ask() -> None:
-        nonlocal brought, said
-        if (there := have()) >= file.size:
+        if (n_bytes := size()) >= file.size:
             return
         headers = {**build_hf_headers(library_name="tokencodes"), "Accept-Encoding": "identity"}
-        if there:
-            headers["Range"] = f"bytes={there}-"
+        if n_bytes:
+            headers["Range"] = f"bytes={n_bytes}-"
         with get_session().stream("GET", url, headers=headers, timeout=HF_HUB_DOWNLOAD_TIMEOUT) as answer:
             if answer.status_code == RANGE_NOT_SATISFIABLE:
-                return  # the hub's file is shorter than it states: what is there has not the stated size
+                return  # the file is shorter than the hub states; the check of its size says so
             hf_raise_for_status(answer)
-            if there and answer.status_code != PARTIAL_CONTENT:  # the whole file, though the rest was asked for
+            if n_bytes and answer.status_code != PARTIAL_CONTENT:  # the whole file, though the rest was asked for
                 stream.truncate(0)
-                there = 0
+                n_bytes = 0
             for chunk in answer.iter_bytes():
                 stream.write(chunk)
-                there, brought = there + len(chunk), brought + len(chunk)
-                if there > file.size:
+                n_bytes += len(chunk)
+                if n_bytes > file.size:
                     return
-                if time.monotonic() - said > SECONDS_BETWEEN_LINES:
-                    said = time.monotonic()
-                    pace = brought / (said - begun) / 1e6
-                    line = f"download {file.path}: {there / GIB:.2f} of {file.size / GIB:.2f} GiB, {pace:.1f} MB/s"
-                    print(line, file=sys.stderr, flush=True)
-        if there < file.size:
-            raise HTTPError(f"the answer ended after {there:,} of {file.size:,} bytes")
+                progress.add(len(chunk), n_bytes)
+        if n_bytes < file.size:
+            raise HTTPError(f"the answer ended after {n_bytes:,} of {file.size:,} bytes")
 
-    _patiently(repo, file.path, ask, have)
+    _patiently(repo, file.path, ask, size)
+
+
+class _Progress:
+    """A line on stderr every SECONDS_BETWEEN_LINES, with the pace of this process."""
+
+    def __init__(self, file: File):
+        self.file, self.fetched = file, 0
+        self.start = self.last_line = time.monotonic()
+
+    def add(self, n_bytes: int, size: int) -> None:
+        """Count `n_bytes` more; the file has `size` bytes now."""
+        self.fetched += n_bytes
+        now = time.monotonic()
+        if now - self.last_line > SECONDS_BETWEEN_LINES:
+            self.last_line = now
+            pace = self.fetched / (now - self.start) / 1e6
+            line = f"download {self.file.path}: {size / GIB:.2f} of {self.file.size / GIB:.2f} GiB, {pace:.1f} MB/s"
+            print(line, file=sys.stderr, flush=True)
 
 
 # ------------------------------------------------------------------- checking
 
 
 def digest_of(path: Path, kind: str) -> str:
-    """Hex digest of a file: `sha256`, or `git_sha1`, by which git names a blob."""
+    """Hex digest of a file, of the kind `sha256` or `git_sha1` (git's name of a blob)."""
     if kind == "sha256":
         return sha256_file(path)
     with open(path, "rb") as file:
@@ -418,7 +437,7 @@ def digest_of(path: Path, kind: str) -> str:
 
 
 def problem(file: File, path: Path) -> str | None:
-    """Why `path` is not `file`; None if it is."""
+    """In which way the content of `path` is not that of `file`; None if it is."""
     if (size := path.stat().st_size) != file.size:
         return f"has {size:,} bytes, the hub states {file.size:,}"
     if (digest := digest_of(path, file.hash)) != file.digest:

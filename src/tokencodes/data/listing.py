@@ -61,12 +61,12 @@ class Listing(Record):
 
 
 def _question(source: HubSource) -> dict[str, Any]:
-    """What a listing answers."""
+    """The keys of the config that decide what a listing says."""
     return source.model_dump(mode="json", include={"repo", "revision", "pattern", "n_shards"})
 
 
 def listing_name(source: HubSource) -> str:
-    """The file name of its listing. Another question has another name: its answer does not replace this pin."""
+    """The file name of its listing. Another source has another name, so that it does not replace this listing."""
     return f"listing-{section_digest(_question(source))[:8]}.json"
 
 
@@ -81,7 +81,7 @@ def read(path: Path, source: HubSource) -> Listing:
 def write(source: HubSource, shards: list[str], out: Path) -> None:
     """Ask the hub for the commit and the files of all shards and write them to `out`.
 
-    A listing that says the same already stays as it is, with its time. Raises UserError if a file is missing, if the
+    A listing that says the same is not written again and keeps its time. Raises UserError if a file is missing, if the
     hub cannot be asked, or if the disk of `out` (raw shards go to the folder `raw` beside it) cannot hold what is to
     come; what stood at `out` before is then untouched.
     """
@@ -99,7 +99,7 @@ def write(source: HubSource, shards: list[str], out: Path) -> None:
     coming = [hub.missing_bytes(place, file) for place, file in places if not place.exists()]
     _check_disk(raw, coming if source.keep_raw else coming and [max(coming)])
     if _says_the_same(out, listing):
-        print(f"{out}: says so already")
+        print(f"{out}: up to date")
         return
     listing.write(out)
     print(f"{out}: written")
@@ -129,7 +129,7 @@ def download(source: HubSource, shards: list[str], number: int, out: Path, path:
         commit, file = listing.commit, listing.file(shard)
         others = {other: listing.file(other) for other in listing.files if other != shard}
     if out.is_file() and hub.problem(file, out) is None:
-        done = "there already"
+        done = "up to date"
     else:
         coming = [hub.missing_bytes(out, file)]
         for other, other_file in others.items():  # those that are to be kept, or are being fetched

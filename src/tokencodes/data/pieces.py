@@ -13,7 +13,8 @@ a piece begins at a character depends on that one and a few around it (`_begins`
 `FastPath.of` says for which tokenizers that holds. Texts with a character that the reference and Python's tables class
 differently, or that Python does not know, and texts that hold a control token's text, are left to the reference.
 
-Why parts. A text is cut only where every piece ends (CUT), so the ids of the parts are the ids of the whole.
+A long text is cut into parts to bound the memory, only where a piece ends in any case (CUT). So the ids of the parts
+are the ids of the whole.
 """
 
 import functools
@@ -72,9 +73,9 @@ def parts(text: str, size: int = PART) -> Iterator[str]:
     yield text[start:]
 
 
-def finder(wanted: tuple[str, ...]) -> Callable[[str], bool]:
-    """Tells whether one of `wanted` stands in a text; quick to say no where not even a first character does."""
-    firsts, pattern = {each[0] for each in wanted}, re.compile("|".join(map(re.escape, wanted)))
+def finder(words: tuple[str, ...]) -> Callable[[str], bool]:
+    """A function that tells whether a text holds one of `words`; fast for a text without their first characters."""
+    firsts, pattern = {each[0] for each in words}, re.compile("|".join(map(re.escape, words)))
     return lambda text: any(first in text for first in firsts) and pattern.search(text) is not None
 
 
@@ -123,10 +124,10 @@ class FastPath:
                 chunks += _chunks(texts, waiting)
                 waiting, n_waiting = [], 0
         chunks += _chunks(texts, waiting)
-        made = [None if text else np.empty(0, dtype=self.dtype) for text in texts]
+        encoded = [None if text else np.empty(0, dtype=self.dtype) for text in texts]
         for i, ids in zip([i for chunk in chunks for i in chunk.which], self._ids(chunks), strict=True):
-            made[i] = ids
-        return made
+            encoded[i] = ids
+        return encoded
 
     def _ids(self, chunks: list["_Chunk"]) -> Iterator[np.ndarray]:
         """Ids of the texts of all chunks, one text after the other."""
@@ -149,8 +150,8 @@ class FastPath:
         if len(self.numbers) > PIECES_KEPT or self.n_bytes > BYTES_KEPT:
             self._forget()
         get = self.numbers.get
-        found = np.array([get(piece, -1) for piece in pieces], dtype=np.int32)
-        new = np.flatnonzero(found < 0)
+        numbers = np.array([get(piece, -1) for piece in pieces], dtype=np.int32)
+        new = np.flatnonzero(numbers < 0)
         if len(new):
             ids: list[list[int]] = []
             for number, i in enumerate(new.tolist(), start=len(self.numbers)):
@@ -158,12 +159,12 @@ class FastPath:
                 ids.append([token.id for token in self.model.tokenize(letters)])
                 self.numbers[pieces[i]] = number
                 self.n_bytes += len(pieces[i])
-            found[new] = np.arange(len(self.numbers) - len(new), len(self.numbers), dtype=np.int32)
+            numbers[new] = np.arange(len(self.numbers) - len(new), len(self.numbers), dtype=np.int32)
             count = np.array([len(each) for each in ids], dtype=np.int32)
             self.first = np.append(self.first, len(self.ids) + np.cumsum(count, dtype=np.int32) - count)
             self.count = np.append(self.count, count)
             self.ids = np.append(self.ids, np.array([i for each in ids for i in each], dtype=self.dtype))
-        return found
+        return numbers
 
     def _forget(self) -> None:
         """Empty tables: the number of each known piece; by number, where its ids begin in `ids` and how many it has."""
@@ -195,8 +196,8 @@ def _chunks(texts: list[str], which: list[int]) -> list[_Chunk]:
         points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
         classes = _classes()[points]
         if (unsure := np.flatnonzero(classes == UNSURE)).size:
-            left = set(np.searchsorted(ends, unsure, side="right").tolist())
-            return _chunks(texts, [i for place, i in enumerate(which) if place not in left])
+            unsure_texts = set(np.searchsorted(ends, unsure, side="right").tolist())
+            return _chunks(texts, [i for place, i in enumerate(which) if place not in unsure_texts])
     begins = np.flatnonzero(_begins(points, classes, ends))
     bounds = np.searchsorted(begins, np.append(0, ends))
     if len(points) != len(utf8):  # from characters to bytes

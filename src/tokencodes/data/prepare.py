@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokencodes import config
 from tokencodes.data import store
 from tokencodes.data.encoder import TOGETHER, Encoder
 from tokencodes.data.manifest import FORMAT, MANIFEST, SPLITS, TIMING, Lengths, ShardManifest, ShardTiming, SplitCounts
@@ -49,8 +48,8 @@ TEXT_TYPES = (
     pa.types.is_binary_view,
 )
 ROWS_AT_A_TIME, BYTES_AT_A_TIME = 128, 2**24  # read together, at most, but one row at least; changes no result
-RECHECKED = 0.001  # share of documents that the reference encodes too; the first one of a shard always
-BUFFER = 2**20  # bytes of a column that are read ahead; else Arrow holds the whole of a row group
+RECHECKED = 0.001  # share of documents that the reference encodes too; and the first one of each shard
+BUFFER = 2**20  # bytes of a column that are read ahead; by default Arrow reads a whole row group
 SECONDS_BETWEEN_LINES = 10.0
 LENGTHS = ("kept", "too_few_tokens")  # documents whose lengths are counted
 BINS_PER_OCTAVE, OCTAVES = 2, 32  # of the lengths' histogram
@@ -106,8 +105,8 @@ def rows_of(path: Path, shard: str, data: Data) -> Iterator[tuple[list[bytes | N
                 raise UserError(
                     f"{where} is damaged, or not of a kind that can be read here ({one_line(error)}); {remedy}"
                 ) from None
-            if missing:  # Arrow passes over a page whose header it does not know
-                raise UserError(f"{where} is damaged ({missing} rows are not there); {remedy}")
+            if missing:  # Arrow skips a page whose header it does not know
+                raise UserError(f"{where} is damaged ({missing} rows are missing); {remedy}")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -215,29 +214,28 @@ class _SplitWriter:
         self.raw.unlink()
 
 
-def prepare_shard(settings: config.Config, shard: str, raw: Path, tokenizer: Path, out: Path) -> None:
+def prepare_shard(data: Data, vocab_size: int, shard: str, raw: Path, tokenizer: Path, out: Path) -> None:
     """Turn raw shard `raw` into `out`: train.arrow, validation.arrow, unigram.npy and manifest.json.
 
     Raises UserError for a damaged file, a missing column, a tokenizer with another V, a full disk, or if no row is
     kept; what was in `out` before is then untouched.
     """
     encoder = Encoder(tokenizer)
-    if encoder.vocab_size != settings.model.vocab_size:
+    if encoder.vocab_size != vocab_size:
         raise UserError(
-            f"{tokenizer}: has {encoder.vocab_size} tokens, model.vocab_size is {settings.model.vocab_size}; "
-            "build it again"
+            f"{tokenizer}: has {encoder.vocab_size} tokens, model.vocab_size is {vocab_size}; build it again"
         )
     with files_together(out, last=MANIFEST) as scratch:
-        _make(settings, shard, raw, encoder, scratch)
+        _make(data, shard, raw, encoder, scratch)
 
 
 class _Work:
     """A shard while it is made: rows in, documents of both splits out, and what is counted on the way."""
 
-    def __init__(self, settings: config.Config, shard: str, encoder: Encoder, out: Path, stack: ExitStack):
-        self.data, self.shard, self.encoder = settings.data, shard, encoder
-        self.keep = _Filter(settings.data, encoder)
-        self.splits = {name: _SplitWriter(name, out, settings.model.vocab_size, stack) for name in SPLITS}
+    def __init__(self, data: Data, shard: str, encoder: Encoder, out: Path, stack: ExitStack):
+        self.data, self.shard, self.encoder = data, shard, encoder
+        self.keep = _Filter(data, encoder)
+        self.splits = {name: _SplitWriter(name, out, encoder.vocab_size, stack) for name in SPLITS}
         self.lengths = {name: np.zeros(len(LENGTH_EDGES) - 1, dtype=np.int64) for name in LENGTHS}
         self.waiting: list[tuple[str, str]] = []
         self.n_waiting = 0
@@ -254,9 +252,9 @@ class _Work:
 
     def encode(self) -> None:
         """Encode what waits, drop documents with too few tokens and add the others to their splits."""
-        begun = time.process_time()
+        start = time.process_time()
         encoded = self.encoder.encode_batch([text for _, text in self.waiting])
-        self.encode_cpu_s += time.process_time() - begun
+        self.encode_cpu_s += time.process_time() - start
         documents: dict[str, list[tuple[str, int, np.ndarray]]] = {name: [] for name in self.splits}
         lengths: dict[str, list[int]] = {name: [] for name in self.lengths}
         for (name, text), tokens in zip(self.waiting, encoded, strict=True):
@@ -275,17 +273,17 @@ class _Work:
             key = split_key(self.data.split.seed, name)
             split = "validation" if is_validation(key, self.data.split.threshold) else "train"
             documents[split].append((name, key, tokens))
-        for name, found in documents.items():
-            self.splits[name].add(found)
-        for name, found in lengths.items():
-            self.lengths[name] += np.histogram(found, LENGTH_EDGES)[0]
+        for name, split in self.splits.items():
+            split.add(documents[name])
+        for name, bins in self.lengths.items():
+            bins += np.histogram(lengths[name], LENGTH_EDGES)[0]
         self.keep.dropped["too_few_tokens"] += len(lengths["too_few_tokens"])
         self.waiting, self.n_waiting = [], 0
 
     def _recheck(self, name: str, text: str, tokens: np.ndarray) -> None:
         """Stop the shard if the reference gives other ids: a fault of ours, or of a library's new version.
 
-        Of the shard's first document, and of a share of the others that depends on their ids alone.
+        This checks the shard's first document, and a share of the others that depends on their ids alone.
         """
         if self.rechecked and not is_validation(split_key(self.data.split.seed, f"{self.shard}/{name}"), RECHECKED):
             return
@@ -293,7 +291,7 @@ class _Work:
         expected = self.encoder.reference(text)
         if not np.array_equal(expected, tokens):
             raise RuntimeError(
-                f"shard {self.shard}: document {name!r} is encoded otherwise by `tokenizers` "
+                f"shard {self.shard}: `tokenizers` encodes document {name!r} otherwise "
                 f"({len(tokens)} tokens, the reference has {len(expected)})"
             )
 
@@ -313,7 +311,7 @@ class _Work:
             "lengths": Lengths(edges=LENGTH_EDGES, **{name: bins.tolist() for name, bins in self.lengths.items()}),
         }
 
-    def say(self, seconds: float) -> None:
+    def report(self, seconds: float) -> None:
         """One line of progress."""
         kept = sum(len(split.ids) for split in self.splits.values())
         tokens = sum(split.n_tokens for split in self.splits.values())
@@ -325,32 +323,31 @@ class _Work:
         )
 
 
-def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out: Path) -> None:
+def _make(data: Data, shard: str, raw: Path, encoder: Encoder, out: Path) -> None:
     """Write the shard's files into the empty folder `out`."""
-    begun, begun_cpu = time.monotonic(), time.process_time()
+    start, start_cpu = time.monotonic(), time.process_time()
     with ExitStack() as stack:
-        work = _Work(settings, shard, encoder, out, stack)
-        said = begun
-        for texts, ids in rows_of(raw, shard, settings.data):
+        work = _Work(data, shard, encoder, out, stack)
+        last_line = start
+        for texts, ids in rows_of(raw, shard, data):
             work.take(texts, ids)
-            if time.monotonic() - said > SECONDS_BETWEEN_LINES:
-                said = time.monotonic()
-                work.say(said - begun)
+            if time.monotonic() - last_line > SECONDS_BETWEEN_LINES:
+                last_line = time.monotonic()
+                work.report(last_line - start)
         work.encode()
-        work.say(time.monotonic() - begun)
+        work.report(time.monotonic() - start)
     facts = work.facts()
     assert facts["rows_in"] == facts["kept"] + sum(facts["dropped"].values()), "a row was lost"
-    if facts["rows_in"] and not facts["kept"]:  # a shard without a row is whole: other programs write such
+    if facts["rows_in"] and not facts["kept"]:  # a shard without rows is whole: other programs write such files
         reasons = ", ".join(f"{reason} {n}" for reason, n in facts["dropped"].items() if n)
         raise UserError(
             f"shard {shard}: no row was kept ({reasons}); check data.text_column, data.id_column and data.min_tokens"
         )
-    vocab_size = settings.model.vocab_size
     header = {
         "format_version": FORMAT,
-        "vocab_size": vocab_size,
+        "vocab_size": encoder.vocab_size,
         "tokenizer_sha256": encoder.sha256,
-        "data_sha256": data_digest(settings.data, vocab_size),
+        "data_sha256": data_digest(data, encoder.vocab_size),
         "shard": shard,
     }
     for split in work.splits.values():
@@ -360,8 +357,8 @@ def _make(settings: config.Config, shard: str, raw: Path, encoder: Encoder, out:
     ShardManifest(**header, **facts, files=files).write(out / MANIFEST)
     ShardTiming(
         raw_bytes=raw.stat().st_size,
-        wall_s=time.monotonic() - begun,
-        cpu_s=time.process_time() - begun_cpu,
+        wall_s=time.monotonic() - start,
+        cpu_s=time.process_time() - start_cpu,
         encode_cpu_s=work.encode_cpu_s,
         encoded_bytes=work.encoded_bytes,
         encoded_tokens=work.encoded_tokens,

