@@ -35,7 +35,7 @@ from tokencodes.evaluate import tasks
 from tokencodes.evaluate.benchmarks import PACKAGED, Data, open_data
 from tokencodes.evaluate.engine import Engine
 from tokencodes.evaluate.rows import Row
-from tokencodes.interfaces.spec import CodeInterface, GF2Codebook
+from tokencodes.interfaces.spec import CodeInterface
 from tokencodes.model import adapter, hf
 from tokencodes.model.spec import Model
 
@@ -79,7 +79,7 @@ def of_ours(vocab_size: int, context_length: int) -> hf.TokenCodesForCausalLM:
     backbone = Model(
         vocab_size=vocab_size, d_model=32, n_layers=2, n_heads=2, d_ff=64, context_length=context_length, init_std=0.3
     )
-    codes = CodeInterface(kind="code", codebook=GF2Codebook(kind="gf2"))
+    codes = CodeInterface(kind="code", codebook={"kind": "gf2"})
     net = making.create(codes, backbone)
     return adapter.from_transformer(net, adapter.to_config(codes, making.inputs_of(codes, backbone), backbone))
 
