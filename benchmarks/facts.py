@@ -71,14 +71,14 @@ def functions(texts: dict[str, str]) -> Iterator[tuple[int, str]]:
 
 def entries(rules: dict[str, str]) -> dict[str, list[str]]:
     """The entry modules of the digest in each rule's `code`, from the text of the rule files."""
-    found = {}
+    modules = {}
     for text in rules.values():
         for name, body in re.findall(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL):
             if call := re.search(r"\bdigest\(([^)]*)\)", body):
-                found[name] = re.findall(r'"(tokencodes[\w.]*)"', call[1])
+                modules[name] = re.findall(r'"(tokencodes[\w.]*)"', call[1])
             elif "triggers.training_code" in body:
-                found[name] = [triggers.TRAINING]
-    return found
+                modules[name] = [triggers.TRAINING]
+    return modules
 
 
 def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
