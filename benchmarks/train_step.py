@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from tokencodes.interfaces.spec import TableInterface
+from tokencodes.interfaces.form import TableForm
 from tokencodes.model.spec import Model
 
 SHAPE = {"vocab_size": 49_152, "d_model": 256, "n_layers": 4, "n_heads": 4, "d_ff": 1024, "context_length": 256}
@@ -49,8 +49,7 @@ def ours():
     from tokencodes.train.loop import SummedLoss
 
     settings = Model(**SHAPE)
-    model = transformer.Transformer(TableInterface(kind="table"), settings)
-    transformer.initialise(model, settings, 0)
+    model = transformer.create(TableForm(kind="table"), {}, settings, 0)
     module = SummedLoss(model, LOSS_CHUNK_TOKENS)
     return model, module, lambda run, tokens: run(tokens[:, :-1], tokens[:, 1:]) / tokens[:, 1:].numel(), torch.compile
 

@@ -45,6 +45,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     import torch
 
     from tokencodes import config
+    from tokencodes.interfaces import inputs
     from tokencodes.model import accounting, shape, transformer
     from tokencodes.planning import memory
     from tokencodes.train import distributed, optim
@@ -57,8 +58,8 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     train = settings.train.model_copy(update=changes)
     interface, device = settings.interface(name), torch.device(args.device, 0 if args.device == "cuda" else None)
     distributed.make_deterministic(1, 0)
-    net = transformer.Transformer(interface, model)
-    transformer.initialise(net, model, 0)
+    held = inputs.assemble(interface, None, model.vocab_size, model.d_model, model.init_std)
+    net = transformer.create(held.form, held.arrays, model, 0)
     net.to(device)
     net.decoder.checkpointing = checkpointing
     module = SummedLoss(net, train.loss_chunk_tokens)

@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from tokencodes import cli, config
 from tokencodes.data.manifest import ShardManifest, ShardTiming, StoreManifest, TokenizerManifest
+from tokencodes.interfaces.codes import CodesRecord
 from tokencodes.model.origin import Origin
 from tokencodes.model.shape import Params
 from tokencodes.records import DIGEST, VERSION, Record
@@ -36,6 +37,7 @@ RECORDS: dict[str, type[Record]] = {
     "data/store/<shard>/manifest.json": ShardManifest,
     "data/store/<shard>/timing.json": ShardTiming,
     "data/store/manifest.json": StoreManifest,
+    "codes/<interface>.json": CodesRecord,
     "runs/<interface>-s<seed>/final.json": Final,
     "models/<model>/tokencodes.json": Origin,
     "validation/<model>.json": Validation,

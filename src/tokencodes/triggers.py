@@ -16,6 +16,8 @@ from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError
 from tokencodes.evaluate.spec import ImportedReference
 from tokencodes.files import read_json
+from tokencodes.interfaces.codes import recipe
+from tokencodes.interfaces.spec import CodeInterface, Interface
 from tokencodes.spec import section_digest
 
 TRAINING = "tokencodes.train.loop"
@@ -45,6 +47,12 @@ def store(settings: Config) -> str:
     return data_digest(settings.data, settings.model.vocab_size)
 
 
+def codes(settings: Config, interface: str) -> str:
+    """Of a code book: the keys of the interface that decide it, and the vocabulary."""
+    spelled = [settings.data.tokenizer] if settings.interfaces[interface].codebook.spelled else []
+    return section_digest(recipe(settings.interfaces[interface]), settings.model.vocab_size, *spelled)
+
+
 def training(settings: Config, interface: str, seed: int) -> str:
     """Of one training: what decides its weights."""
     return section_digest(settings.run(interface, seed).identity())
@@ -72,6 +80,24 @@ def scores(settings: Config, task: str, shots: int) -> str:
 def report(settings: Config) -> str:
     """Of tables, figures and the page."""
     return section_digest(settings.model_dump(mode="json", exclude=NOT_IN_REPORT))
+
+
+# --------------------------------------------- code of one kind of code book
+
+
+def codes_code(settings: Config, interface: str) -> str:
+    """Digest of the code that makes a code book: that of its own kind, and of no other."""
+    return codeversion.digest("tokencodes.interfaces.codes", *kind_modules(settings.interfaces[interface]))
+
+
+def validation_code(settings: Config, interface: str) -> str:
+    """Digest of the checks of a model, with the other way of its kind of code book."""
+    return codeversion.digest("tokencodes.validate.checks", *kind_modules(settings.interfaces[interface]))
+
+
+def kind_modules(interface: Interface) -> list[str]:
+    """The module of an interface's kind of code book; none for a table."""
+    return [type(interface.codebook).__module__] if isinstance(interface, CodeInterface) else []
 
 
 # --------------------------------------------------------- code of training

@@ -72,6 +72,8 @@ match stage:
         context.command.invoke(context)
     case "list" | "download" | "index" | "validate" | "report":
         all_of(args.out)
+    case "codes":
+        all_of(args.out, args.out.with_suffix(".json"))
     case "tokenizer":
         all_of(args.out / "tokenizer.json", args.out / "manifest.json")
     case "prepare":
