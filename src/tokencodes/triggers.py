@@ -15,10 +15,10 @@ from tokencodes.config import Config
 from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError
 from tokencodes.evaluate.spec import ImportedReference
-from tokencodes.files import read_json
 from tokencodes.interfaces.codes import recipe
 from tokencodes.interfaces.spec import CodeInterface, Interface
 from tokencodes.spec import section_digest
+from tokencodes.train.final import Final
 
 TRAINING = "tokencodes.train.loop"
 NOT_IN_REPORT = {"results": True, "cache": True, "resources": True, "data": {"expected"}}
@@ -106,8 +106,8 @@ def kind_modules(interface: Interface) -> list[str]:
 def trained_by(run_dir: Path) -> str | None:
     """Digest of the code that trained a finished run; None if the run is not finished or does not state it."""
     try:
-        return read_json(run_dir / "final.json").get("code")
-    except (UserError, AttributeError):
+        return Final.read(run_dir / "final.json").code
+    except UserError:
         return None
 
 

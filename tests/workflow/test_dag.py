@@ -11,10 +11,10 @@ DRAWN = {"tables": 1, "figures": 1, "report": 1}
 
 def test_a_first_run_makes_everything_and_a_second_run_does_nothing(fresh):
     output = fresh.snakemake()
-    for said in ("train is at work", "evaluate is at work", "steps (100%) done"):  # progress reaches the terminal
-        assert said in output
+    for progress in ("train is at work", "evaluate is at work", "steps (100%) done"):  # progress reaches the terminal
+        assert progress in output
     out = fresh.folder / "results" / "tiny"
-    for made in (
+    for path in (
         "config.yaml",
         "params.json",
         "data/store/manifest.json",
@@ -29,7 +29,7 @@ def test_a_first_run_makes_everything_and_a_second_run_does_nothing(fresh):
         "figures/loss.svg",
         "report.html",
     ):
-        assert (out / made).is_file(), made
+        assert (out / path).is_file(), path
     assert "train is at work" in (out / "logs/train/learned-s0.log").read_text()
     first = fresh.calls()
     assert first == sorted(set(first))  # nothing twice
