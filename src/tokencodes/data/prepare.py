@@ -182,7 +182,7 @@ class _Filter:
         return ("too_few_bytes" if len(text) < self.data.min_tokens else None), row
 
 
-class _SplitWriter:
+class SplitWriter:
     """One split while it grows: tokens to a scratch file, the rest in memory."""
 
     def __init__(self, name: str, scratch: Path, vocab_size: int, stack: ExitStack):
@@ -235,7 +235,7 @@ class _Work:
     def __init__(self, data: Data, shard: str, encoder: Encoder, out: Path, stack: ExitStack):
         self.data, self.shard, self.encoder = data, shard, encoder
         self.keep = _Filter(data, encoder)
-        self.splits = {name: _SplitWriter(name, out, encoder.vocab_size, stack) for name in SPLITS}
+        self.splits = {name: SplitWriter(name, out, encoder.vocab_size, stack) for name in SPLITS}
         self.lengths = {name: np.zeros(len(LENGTH_EDGES) - 1, dtype=np.int64) for name in LENGTHS}
         self.waiting: list[tuple[str, str]] = []
         self.n_waiting = 0
