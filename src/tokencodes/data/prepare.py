@@ -208,7 +208,7 @@ class SplitWriter:
         return SplitCounts(documents=len(self.ids), tokens=self.n_tokens)
 
     def write(self, out: Path, header: dict) -> None:
-        """The split's Arrow file in `out`, once the scratch file is closed, which then goes."""
+        """Write the split's Arrow file to `out` and remove the scratch file, which must be closed."""
         header = {**header, "split": self.name, **self.counts().model_dump(), "max_id": self.max_id}
         store.write_split(out / f"{self.name}.arrow", self.ids, self.keys, self.lengths, self.raw, header)
         self.raw.unlink()
