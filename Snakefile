@@ -25,6 +25,7 @@ container: "envs/tokencodes.sif"
 include: "workflow/rules/common.smk"
 include: "workflow/rules/config.smk"
 include: "workflow/rules/data.smk"
+include: "workflow/rules/codes.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/validate.smk"
 include: "workflow/rules/evaluate.smk"
@@ -40,6 +41,7 @@ rule all:
         rules.report.output,
         LAYOUT.config,
         rules.accounting.output,
+        CODES,
         RESULTS,
         IMPORTS,
         OTHERS,

@@ -2,9 +2,9 @@
 
     python benchmarks/checkpoint.py [--mib 1024] [--rounds 3] [--folder DIR] [--config config/paper.yaml]
 
-Ours writes safetensors, flushes them to the disk, hashes them and renames; loading hashes them again. The others write
-and flush. The last lines say what that means for a config's largest model at this disk's speed, as a share of the time
-between two checkpoints (`tokencodes plan`: days a model at 40 % of an H100's peak).
+Ours writes safetensors, flushes them to the disk, hashes them and renames them; loading hashes them again. The others
+write and flush. The last lines estimate a save of a config's largest model at this disk's speed, as a share of the time
+between two checkpoints (`tokencodes plan`: days per model at 40 % of an H100's peak).
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import torch.distributed.checkpoint as dcp
+import torch.distributed.checkpoint
 
 from tokencodes import config
 from tokencodes.planning import plan
@@ -39,7 +39,7 @@ def state(mib: int) -> dict[str, dict[str, torch.Tensor]]:
     }
 
 
-def flushed(folder: Path) -> None:
+def flush(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -49,8 +49,8 @@ def flushed(folder: Path) -> None:
 
 def ours(parts: dict, folder: Path) -> tuple[Callable, Callable]:
     def load():
-        found = checkpoint.latest(folder, {})
-        return [found.tensors(part) for part in checkpoint.PARTS]
+        newest = checkpoint.latest(folder, {})
+        return [newest.tensors(part) for part in checkpoint.PARTS]
 
     return lambda: checkpoint.save(folder, 1, parts, {}, keep=1), load
 
@@ -58,19 +58,19 @@ def ours(parts: dict, folder: Path) -> tuple[Callable, Callable]:
 def torch_save(parts: dict, folder: Path) -> tuple[Callable, Callable]:
     def save():
         torch.save(parts, folder / "all.pt")
-        flushed(folder)
+        flush(folder)
 
     return save, lambda: torch.load(folder / "all.pt", weights_only=True)
 
 
 def distributed(parts: dict, folder: Path) -> tuple[Callable, Callable]:
     def save():
-        dcp.save(parts, checkpoint_id=folder, no_dist=True)
-        flushed(folder)
+        torch.distributed.checkpoint.save(parts, checkpoint_id=folder, no_dist=True)
+        flush(folder)
 
     def load():
         into = {part: {name: torch.empty_like(tensor) for name, tensor in of.items()} for part, of in parts.items()}
-        dcp.load(into, checkpoint_id=folder, no_dist=True)
+        torch.distributed.checkpoint.load(into, checkpoint_id=folder, no_dist=True)
 
     return save, load
 
@@ -82,7 +82,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="on the disk to be measured; the system's temporary one by default")
+    parser.add_argument(
+        "--folder", type=Path, help="a folder on the disk to measure; by default the system's temporary one"
+    )
     parser.add_argument("--config", type=Path, default=Path("config/paper.yaml"))
     args = parser.parse_args()
     parts = state(args.mib)
@@ -91,14 +93,14 @@ def main() -> None:
     for _ in range(args.rounds):
         for name, build in CANDIDATES.items():
             folder = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=args.folder))
-            for action, found in zip(build(parts, folder), seconds[name], strict=True):
+            for action, times in zip(build(parts, folder), seconds[name], strict=True):
                 begun = time.perf_counter()
                 action()
-                found.append(time.perf_counter() - begun)
+                times.append(time.perf_counter() - begun)
             shutil.rmtree(folder)
     print(f"{size / MIB:,.0f} MiB, medians of {args.rounds} rounds in turns\n")
     print(f"{'':<30}{'save s':>8}{'MB/s':>8}{'load s':>8}{'MB/s':>8}")
-    medians = {name: [statistics.median(found) for found in pair] for name, pair in seconds.items()}
+    medians = {name: [statistics.median(times) for times in pair] for name, pair in seconds.items()}
     for name, (save, load) in medians.items():
         print(f"{name:<30}{save:>8.2f}{size / save / 1e6:>8.0f}{load:>8.2f}{size / load / 1e6:>8.0f}")
     settings = config.load(args.config)

@@ -1,10 +1,11 @@
-"""How often 95 % intervals hold the truth, and tests see what is not there, on simulated scores whose truth is known.
+"""How often 95 % intervals cover the truth, and how often tests raise a false alarm, on simulated scores.
 
     python benchmarks/coverage.py [--runs 2000] [--resamples 999]
 
-Scores of 0 and 1 by their shares of documents that one model alone has right; nats of documents of log-normal length;
-several seeds whose spread is so many standard errors of the mean over documents. The last column is the standard error
-of such a share itself: what is within two of them of 95 % (5 %) is no finding.
+The truth of the simulated scores is known. There are scores of 0 and 1, given by the shares of documents that only one
+model gets right; nats of documents of log-normal length; and several seeds, whose spread is given in standard errors of
+the mean over documents. The last column is the standard error of the share: a share within two of them of 95 % (5 %) is
+as expected.
 """
 
 import argparse
@@ -20,7 +21,7 @@ ACCURACIES += [(500, 0.10, 0.10), (1000, 0.12, 0.07)]
 NATS = [14, 40, 100, 250]
 FLIPS = [14, 20, 40, 100]
 SEEDS = [(2, 60, 0), (2, 60, 5), (3, 60, 0), (3, 60, 1), (3, 60, 5), (5, 60, 0), (5, 60, 1), (5, 60, 5)]
-EQUAL = 0.15  # share of documents that each model alone has right, if they are equal
+EQUAL = 0.15  # share of documents that only one model gets right, for each of two equal models
 
 
 def answers(random: np.random.Generator, n: int, only_a: float, only_b: float) -> np.ndarray:
@@ -53,45 +54,44 @@ def main() -> None:
     args = parser.parse_args()
     draws = {"resamples": args.resamples}
     random = np.random.Generator(np.random.Philox(key=1))
-    print(
-        f"{args.runs} simulations a line, {args.resamples} resamples\n{'the interval holds the truth':68}{'share':>10}"
-    )
+    print(f"{args.runs} simulations per line, {args.resamples} resamples")
+    print(f"{'the interval covers the truth':68}{'share':>10}")
     for n, a, b in ACCURACIES:
 
-        def held(run: int, n: int = n, a: float = a, b: float = b) -> bool:
+        def covers(run: int, n: int = n, a: float = a, b: float = b) -> bool:
             low, high = paired.interval(answers(random, n, a, b), np.ones(n), seed=run, **draws)
             return low <= a - b <= high
 
-        show(f"accuracies, {n} documents, alone right {a:.0%} and {b:.0%}", held, args.runs)
+        show(f"accuracies, {n} documents, only one right {a:.0%} and {b:.0%}", covers, args.runs)
     for n in NATS:
 
-        def held(run: int, n: int = n) -> bool:
+        def covers(run: int, n: int = n) -> bool:
             low, high = paired.interval(*nats(random, n, 0.05), seed=run, **draws)
             return low <= 0.05 <= high
 
-        show(f"nats, {n} documents", held, args.runs)
+        show(f"nats, {n} documents", covers, args.runs)
     for n_seeds, n, spread in SEEDS:
 
-        def held(run: int, n_seeds: int = n_seeds, n: int = n, spread: float = spread) -> bool:
+        def covers(run: int, n_seeds: int = n_seeds, n: int = n, spread: float = spread) -> bool:
             z = seeded(random, n_seeds, n, spread)
-            found = seeds.over_seeds(z, np.zeros_like(z))
-            return found.low <= 0 <= found.high
+            interval = seeds.over_seeds(z, np.zeros_like(z))
+            return interval.low <= 0 <= interval.high
 
-        show(f"{n_seeds} seeds, {n} documents, seeds {spread} x documents", held, args.runs)
-    print("the test sees what is not there")
+        show(f"{n_seeds} seeds, {n} documents, seeds {spread} x documents", covers, args.runs)
+    print("the test raises a false alarm")
     for n in (100, 1000):
 
-        def seen(run: int, n: int = n) -> bool:
+        def alarm(run: int, n: int = n) -> bool:
             gap = answers(random, n, EQUAL, EQUAL)
             return paired.mcnemar(int((gap > 0).sum()), int((gap < 0).sum())) <= paired.SIGNIFICANCE
 
-        show(f"McNemar, {n} documents, alone right {EQUAL:.0%} each", seen, args.runs)
+        show(f"McNemar, {n} documents, only one right {EQUAL:.0%} each", alarm, args.runs)
     for n in FLIPS:
 
-        def seen(run: int, n: int = n) -> bool:
+        def alarm(run: int, n: int = n) -> bool:
             return paired.sign_flips(nats(random, n, 0.0)[0], seed=run, **draws) <= paired.SIGNIFICANCE
 
-        show(f"sign flips, {n} documents", seen, args.runs)
+        show(f"sign flips, {n} documents", alarm, args.runs)
 
 
 if __name__ == "__main__":

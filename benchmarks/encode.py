@@ -1,12 +1,12 @@
-"""Megabytes of text a second of CPU time, turned into ids: ours, `tokenizers`, tiktoken and datasets.map, in one run.
+"""Megabytes of text encoded per CPU second: ours, `tokenizers`, tiktoken and datasets.map, in one run.
 
     python benchmarks/encode.py [--megabytes 200] [--vocab-size 49152] [--rounds 3] [--new-words]
 
-The text is that of the State of the Union addresses, again and again, each copy with some of its words exchanged for
-others of its own, cut into documents. All get the same documents, and each may use one thread. CPU time counts,
-the best of some rounds in turn. `equal` says whether the ids are those of `tokenizers`. Of ours, `first` is the first
-round, in which no piece was known. The last line is the whole stage, a Parquet file in, a shard of the store out, and
-how much of its CPU time is not encoding.
+The text is that of the State of the Union addresses, repeated. Each copy has some of its words exchanged, and is cut
+into documents. All candidates get the same documents and one thread each. The measure is CPU time, the best of several
+rounds in turns. `equal` says whether the ids are those of `tokenizers`. `first` is the first round, when ours knows no
+piece yet. The last line is the whole stage, from a Parquet file to a shard of the store, with the share of its CPU time
+that is not encoding.
 """
 
 import os
@@ -38,7 +38,7 @@ from tokencodes.spec import parse
 
 CONFIG = Path(__file__).resolve().parent.parent / "config" / "quickstart.yaml"
 EXCHANGED = 0.05  # share of the words
-BATCH = 1024  # documents a call; what datasets.map takes by default is 1000
+BATCH = 1024  # documents per call; the default of datasets.map is 1000
 REFERENCE = "tokenizers encode_batch"
 # The reference's pieces as one pattern: a run of white space is taken whole before a digit, as it is at the end.
 PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++|\p{N}| ?[^\s\p{L}\p{N}]++|\s+(?![^\s\p{N}])|\s"
@@ -66,7 +66,7 @@ def documents(settings: config.Config, folder: Path, n_bytes: int, document_byte
 
 
 def new_words(n_bytes: int, document_bytes: int) -> list[str]:
-    """Documents of random words, of Latin letters and of Cyrillic ones in turn: hardly a word comes again."""
+    """Documents of random words, of Latin letters and of Cyrillic ones in turn: almost no word repeats."""
     draw, made, size = random.Random(0), [], 0
     alphabets = ["".join(map(chr, range(first, last))) for first, last in ((0x61, 0x7B), (0x430, 0x450))]
     while size < n_bytes:
@@ -87,8 +87,8 @@ def by_tokenizers(encoder: Encoder) -> Callable[[list[str]], list[np.ndarray]]:
     def encode(texts: list[str]) -> list[np.ndarray]:
         made = []
         for batch in batches(texts):
-            found = encoder.tokenizer.encode_batch(batch, add_special_tokens=False)
-            made += [np.array(each.ids, dtype=np.uint16) for each in found]
+            encodings = encoder.tokenizer.encode_batch(batch, add_special_tokens=False)
+            made += [np.array(each.ids, dtype=np.uint16) for each in encodings]
         return made
 
     return encode
@@ -113,7 +113,7 @@ def by_datasets(folder: Path) -> Callable[[list[str]], list[np.ndarray]]:
         return {"ids": fast(batch["text"], add_special_tokens=False)["input_ids"]}
 
     def encode(texts: list[str]) -> list[np.ndarray]:
-        found = datasets.Dataset.from_dict({"text": texts}).map(
+        encoded = datasets.Dataset.from_dict({"text": texts}).map(
             ids,
             batched=True,
             remove_columns=["text"],
@@ -121,7 +121,7 @@ def by_datasets(folder: Path) -> Callable[[list[str]], list[np.ndarray]]:
             keep_in_memory=True,
             load_from_cache_file=False,
         )
-        return found.with_format("numpy")["ids"][:]
+        return encoded.with_format("numpy")["ids"][:]
 
     return encode
 
@@ -151,8 +151,8 @@ def main() -> None:
         folder = Path(name)
         tokenizer.build(settings.data.tokenizer, args.vocab_size, folder / "tokenizer", cache=settings.cache)
         encoder = Encoder(folder / "tokenizer")
-        wanted = args.megabytes * 1_000_000, args.document_bytes
-        texts = new_words(*wanted) if args.new_words else documents(settings, folder, *wanted)
+        size_of = args.megabytes * 1_000_000, args.document_bytes
+        texts = new_words(*size_of) if args.new_words else documents(settings, folder, *size_of)
         size = sum(len(text.encode()) for text in texts) / 1e6
         candidates = {
             REFERENCE: by_tokenizers(encoder),

@@ -1,13 +1,12 @@
-"""The evaluation engine beside lm-eval's HFLM: documents a second and peak memory, in one run on a CPU.
+"""The evaluation engine beside lm-eval's HFLM: documents per second and peak memory, in one run on a CPU.
 
     python benchmarks/evaluate.py [--models 5m 5m-v4096 smollm2] [--tasks hellaswag arc_easy] [--rounds 5]
 
-Each candidate is a process of its own with one thread; all score the same requests of lm-eval's task and take turns,
-so that a machine whose speed drifts slows them alike. HFLM is first tried at each of some batch sizes, and its fastest
-one stays in. Speed is that of a candidate's median round, by the clock and by the processor's time, which other
-processes disturb less. Memory is the peak of a process' resident memory while it scores; `beyond model` is what scoring
-added to what the process held with its model loaded. Before anything is timed, each log-likelihood and greedy flag must
-agree.
+Each candidate is a process of its own with one thread. All score the same requests of lm-eval's task, in turns, so that
+a machine whose speed drifts slows all of them. HFLM is first tried at several batch sizes, and the fastest one takes
+part. Speed is that of a candidate's median round, in wall time and in CPU time, which other processes disturb less.
+Memory is the peak resident memory of a process while it scores; `beyond model` is the increase over the memory with the
+model loaded. Before any timing, each log-likelihood and greedy flag must agree.
 
 Models: `5m`, a Llama with random weights and SmolLM2's vocabulary (V = 49,152, tied, width 96, 3 layers); `5m-v4096`,
 one with a vocabulary of 4,096 (untied, width 256, 4 layers), the quickstart's; `smollm2`, SmolLM2-135M-Instruct in
@@ -196,7 +195,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--documents", type=int, help="of each task (default: 200, smollm2 16)")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=BATCH_SIZES, help="of HFLM")
-    parser.add_argument("--keep", type=Path, help="a folder for models and data, used again if it is there")
+    parser.add_argument("--keep", type=Path, help="a folder for models and data, reused if it exists")
     parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

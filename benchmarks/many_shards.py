@@ -2,12 +2,12 @@
 
     python benchmarks/many_shards.py [--shards 234] [--cores 2] [--keep FOLDER]
 
-The shards are Parquet files cut from the State of the Union addresses, one paragraph a document, in a local folder; the
-rest is the quickstart's config. Snakemake runs from this checkout, in a results folder of its own: a dry run, then all
-jobs up to the store's manifest, then a call that has nothing to do. The tokenizer's wheel has to be in the cache. From
-Snakemake's benchmark files and the shards' timing come the seconds of the jobs and of the encoding in them; the
-overhead of a shard is what is left of a shard's share of the run: of its wall time, with encoding spread over the
-cores, and of its CPU time, which other work on the machine does not change.
+The shards are Parquet files cut from the State of the Union addresses, one paragraph per document, in a local folder;
+the rest is the quickstart's config. Snakemake runs from this checkout, in a results folder of its own: a dry run, then
+all jobs up to the store's manifest, then a call that has nothing to do. The tokenizer's wheel must be in the cache. The
+seconds of the jobs and of their encoding come from Snakemake's benchmark files and the shards' timing. The overhead of
+a shard is its share of the run without its encoding: in wall time, with encoding spread over the cores, and in CPU
+time, which other work on the machine does not change.
 """
 
 import argparse
@@ -67,11 +67,11 @@ def cpu_of_children() -> float:
 
 def jobs(out: Path, stage: str) -> list[dict[str, float]]:
     """Snakemake's benchmark of each job of a stage: wall and CPU seconds, peak resident memory in MB."""
-    found = []
+    rows = []
     for path in sorted((out / "logs").glob(f"{stage}/*.tsv" if stage != "index" else "index.tsv")):
         (row,) = csv.DictReader(path.read_text().splitlines(), delimiter="\t")
-        found.append({key: float(row[key]) for key in ("s", "cpu_time", "max_rss") if row[key] not in ("-", "NA")})
-    return found
+        rows.append({key: float(row[key]) for key in ("s", "cpu_time", "max_rss") if row[key] not in ("-", "NA")})
+    return rows
 
 
 def main() -> None:
@@ -103,11 +103,11 @@ def main() -> None:
     print(f"dry run                    {dry:8.1f} s")
     print(f"{n_jobs:>4} jobs                  {wall:8.1f} s, {cpu:.0f} s of CPU")
     print(f"a call with nothing to do  {again:8.1f} s")
-    print(f"a shard                    {wall / args.shards:8.2f} s, {cpu / args.shards:.2f} s of CPU")
+    print(f"per shard                  {wall / args.shards:8.2f} s, {cpu / args.shards:.2f} s of CPU")
     print(f"  its encoding             {'':8}   {encoding:.2f} s of CPU")
     left = wall / args.shards - encoding / args.cores
     print(f"  overhead                 {left:8.2f} s, {cpu / args.shards - encoding:.2f} s of CPU")
-    print(f"{'stage':<12}{'jobs':>6}{'wall s a job':>14}{'most':>8}{'peak MB':>10}")
+    print(f"{'stage':<12}{'jobs':>6}{'wall s / job':>14}{'most':>8}{'peak MB':>10}")
     for stage, rows in stages.items():
         seconds = [row["s"] for row in rows]
         peak = max((row.get("max_rss", 0.0) for row in rows), default=0.0)

@@ -1,14 +1,15 @@
-"""What `tokencodes plan` says a rank will hold, beside what training steps really hold, on a CPU.
+"""The memory that `tokencodes plan` expects of a rank, beside what training steps take, on a CPU.
 
     python benchmarks/plan_memory.py
 
-Each shape is a job of its own. `tensors` is the exact peak of torch's CPU allocator, as its profiler reports each
-allocation: the plan is held against this. `resident` is the growth of the process' peak resident memory since torch was
-loaded: it has the allocator's reserve, the profiler's own records and the products' work space besides.
+Each shape is a job of its own. `tensors` is the exact peak of torch's CPU allocator, from its profiler's record of each
+allocation; the plan is compared with it. `resident` is the growth of the process' peak resident memory since torch was
+loaded. It also contains the allocator's reserve, the profiler's records and the work space of matrix products.
 
-Two ranks under ddp are two processes. Of fsdp, one rank is measured and the other one is simulated: collectives return
-at once, and what they would have filled stays as it is. With real ones, Gloo's own thread is at times the last to free
-a buffer, which the profiler does not see: the figure then depends on the machine's load (7 to 17 % more on two cores).
+Two ranks under ddp are two processes. Under fsdp, one rank is measured and the other one is simulated: collectives
+return at once, and the buffers that they would fill stay as they are. With real ones, Gloo's own thread is sometimes
+the last to free a buffer, which the profiler does not see. The figure then depends on the machine's load (7 to 17 %
+more on two cores).
 """
 
 import contextlib
@@ -54,7 +55,7 @@ SHAPES: tuple[tuple[dict, dict, dict], ...] = (  # changes of model and train, a
     ({"d_model": 256, "d_ff": 1024}, {"n_gpus": 2, "parallel": "ddp", "micro_batch_size": 4}, {"kind": "table"}),
     ({"d_model": 256, "d_ff": 1024}, {"n_gpus": 2, "parallel": "fsdp", "micro_batch_size": 4}, {"kind": "table"}),
 )
-N_STEPS = 2  # the first makes the optimizer's state; the second has all there is
+N_STEPS = 2  # the first makes the optimizer's state, so the second has everything
 
 
 @contextlib.contextmanager
@@ -82,6 +83,7 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
     import torch
     from torch.profiler import ProfilerActivity, profile
 
+    from tokencodes.interfaces import inputs
     from tokencodes.model import accounting, transformer
     from tokencodes.planning import memory
     from tokencodes.train import optim
@@ -98,8 +100,8 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with job(train) as ranks, profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        net = transformer.Transformer(spec, model)
-        transformer.initialise(net, model, 0)
+        held = inputs.assemble(spec, None, model.vocab_size, model.d_model, model.init_std)
+        net = transformer.create(held.form, held.arrays, model, 0)
         net.decoder.checkpointing = train.activation_checkpointing
         module = ranks.wrap(SummedLoss(net, train.loss_chunk_tokens), net.decoder.layers, train.parallel)
         optimizer = optim.build(net, train)
@@ -123,12 +125,12 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
 
 
 def peak_of_tensors(profiler: Any) -> int:
-    """The most bytes that torch's allocator had given out at one time, from what it told the profiler."""
+    """Peak bytes that torch's allocator had given out, from the profiler's record of its allocations."""
     events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
-    held = peak = 0
+    allocated = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
+        allocated += event.nbytes()
+        peak = max(peak, allocated)
     return peak
 
 
@@ -139,11 +141,12 @@ def name_of(model: dict, train: dict, interface: dict) -> str:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        found = measure(*json.loads(sys.argv[1]))
+        measured = measure(*json.loads(sys.argv[1]))
         if os.environ.get("RANK", "0") == "0":
-            print("\n" + json.dumps(found), flush=True)
+            print("\n" + json.dumps(measured), flush=True)
         return
-    print(f"{BASE_MODEL}, micro-batch {BASE_TRAIN['micro_batch_size']}, fp32, loss chunk 128, but for what is named\n")
+    print(f"{BASE_MODEL}, micro-batch {BASE_TRAIN['micro_batch_size']}, fp32, loss chunk 128,")
+    print("except for what a row names\n")
     print(f"{'MiB':<84}{'planned':>9}{'tensors':>9}{'ratio':>7}{'resident':>10}")
     for shape in SHAPES:
         n_ranks = shape[1].get("n_gpus", 1)
@@ -154,8 +157,8 @@ def main() -> None:
         if done.returncode:
             print(f"{name_of(*shape):<84} failed: {done.stderr.strip().splitlines()[-1]}", flush=True)
             continue
-        found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"planned"')))
-        planned, tensors, resident = (found[key] / 2**20 for key in ("planned", "tensors", "resident"))
+        measured = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"planned"')))
+        planned, tensors, resident = (measured[key] / 2**20 for key in ("planned", "tensors", "resident"))
         print(
             f"{name_of(*shape):<84}{planned:>9,.1f}{tensors:>9,.1f}{planned / tensors:>7.2f}{resident:>10,.1f}",
             flush=True,

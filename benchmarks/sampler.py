@@ -1,11 +1,11 @@
-"""How many training windows a second one core reads from a store.
+"""How many training windows per second one core reads from a store.
 
     python benchmarks/sampler.py [--shards 16] [--documents 1000] [--context 2048] [--seconds 3]
 
-Makes a store of random tokens in a temporary folder: lengths of documents are log-normal above one window, as those of
-a web corpus are. Then it measures, by CPU time of this process, the sampler at several sizes of a call and, as the
-peer, the plain way of a flat token file: one random offset a window, a slice of the memory map, stacked (which knows no
-documents, shards or steps). The tokens are in the page cache: a disk can be slower than either.
+The store has random tokens and lies in a temporary folder. The lengths of its documents are log-normal above one
+window, as in a web corpus. The measure is CPU time of this process, for calls of several sizes. The peer is the plain
+use of a flat token file: per window one random offset and a slice of the memory map, stacked; it knows no documents,
+shards or steps. The tokens are in the page cache: a disk can be slower than either.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from tokencodes.data import store
+from tokencodes.data.manifest import FORMAT, ShardEntry, StoreManifest
 from tokencodes.data.sampler import Sampler
 
 VOCAB_SIZE = 49_152
@@ -33,7 +34,7 @@ def make(folder: Path, n_shards: int, n_documents: int, length: int) -> store.St
         tokens = generator.integers(0, VOCAB_SIZE, int(lengths.sum()), dtype=np.uint16)
         tokens.tofile(folder / "tokens")
         header = {
-            "format_version": store.FORMAT,
+            "format_version": FORMAT,
             "vocab_size": VOCAB_SIZE,
             "documents": n_documents,
             "tokens": len(tokens),
@@ -42,8 +43,8 @@ def make(folder: Path, n_shards: int, n_documents: int, length: int) -> store.St
         ids = [f"{name}-{i}" for i in range(n_documents)]
         keys = [0] * n_documents
         store.write_split(folder / name / "train.arrow", ids, keys, lengths.tolist(), folder / "tokens", header)
-        entries.append({"name": name})
-    return store.Store(folder, {"sha256": "", "shards": entries})
+        entries.append(ShardEntry.model_construct(name=name))  # the counts that it lacks are not read
+    return store.Store(folder, StoreManifest.model_construct(sha256="", shards=entries))
 
 
 def flat(path: Path, length: int) -> Callable[[int, int], np.ndarray]:
@@ -59,7 +60,7 @@ def flat(path: Path, length: int) -> Callable[[int, int], np.ndarray]:
 
 
 def pace(windows: Callable[[int, int], np.ndarray], n: int, seconds: float) -> float:
-    """Windows a CPU-second, in calls of `n`."""
+    """Windows per CPU second, in calls of `n`."""
     for step in range(3):
         windows(step, n)
     begun, done, step = time.process_time(), 0, 3
@@ -88,7 +89,7 @@ def main() -> None:
         print(
             f"{args.shards} shards, {sampler.n_documents:,} documents, {n_tokens:,} tokens; windows of {length} tokens"
         )
-        print(f"{'windows a call':>14} {'sampler, windows/s':>20} {'flat file, windows/s':>22} {'ratio':>7}")
+        print(f"{'windows/call':>14} {'sampler, windows/s':>20} {'flat file, windows/s':>22} {'ratio':>7}")
         for n in (8, 64, 512):
             ours = pace(lambda step, n: sampler.windows(step, range(n)), n, args.seconds)
             theirs = pace(peer, n, args.seconds)

@@ -1,13 +1,13 @@
-"""Kill training runs again and again, at random moments, and compare what comes out with an uninterrupted run's bits.
+"""Stop training runs at random moments, continue them, and compare their bits with those of an uninterrupted run.
 
     python benchmarks/soak.py --run results/quickstart/runs/gf2-s0/run.yaml --store results/quickstart/data/store
         [--ranks 1] [--steps 2000] [--checkpoint-every 10] [--seed 0]
-        [--minutes 20 [--every 30 60]]      one run under fire for that long, then left alone until it is done
-        [--runs 50 [--kills 2]]             or so many runs in a row, each stopped so often, anywhere from start to end
+        [--minutes 20 [--every 30 60]]      one run, interrupted for that long, then left alone until it ends
+        [--runs 50 [--kills 2]]             or that many runs in a row, each interrupted that often at any moment
 
-Stops are SIGTERM, SIGUSR1, SIGINT, SIGKILL and, with --runs, a time budget of a fraction of a second; one signal in
-three is sent as soon as a checkpoint is being written. First the straight run, then those under fire. Exit code 0 if
-weights, optimizer state and metrics.jsonl are the same bits in all, 1 if not.
+Stops are SIGTERM, SIGUSR1, SIGINT, SIGKILL and, with --runs, a time budget of a fraction of a second. One signal in
+three is sent while a checkpoint is being written. The uninterrupted run comes first. The exit code is 0 if weights,
+optimizer state and metrics.jsonl have the same bits in all runs, else 1.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def kill_job(process: subprocess.Popen) -> None:
 
 
 def stop_once(line: list[str], out: Path, wait: float, draw: random.Random, patience: float) -> str | None:
-    """Start the run and send it one signal after `wait` seconds; says which, or None if it had ended by then."""
+    """Start the run and send it one signal after `wait` seconds; returns its name, None if the run had ended."""
     process = subprocess.Popen(line, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         process.wait(wait)
@@ -78,34 +78,34 @@ def stop_once(line: list[str], out: Path, wait: float, draw: random.Random, pati
     writing, kind = draw.random() < 1 / 3, draw.choice(SIGNALS)
     if writing:
         wait_for_writing(out, process, patience)
-    said = None
+    sent = None
     if process.poll() is None:
-        said = f"{kind.name}{' while writing' if writing else ''}"
+        sent = f"{kind.name}{' during a save' if writing else ''}"
         kill_job(process) if kind == signal.SIGKILL else process.send_signal(kind)
     process.wait()
-    return said
+    return sent
 
 
 def soak(line: list[str], out: Path, args: argparse.Namespace, draw: random.Random) -> Counter:
-    """One run, signalled every so often for --minutes."""
+    """One run that gets a signal every so often, for --minutes."""
     sent, until = Counter(), time.monotonic() + args.minutes * 60
     while time.monotonic() < until and not (out / "final.json").exists():
-        if said := stop_once(line, out, draw.uniform(*args.every), draw, max(args.every)):
-            sent[said] += 1
-            print(f"  {sum(sent.values())} signals so far, the last {said}", file=sys.stderr, flush=True)
+        if stop := stop_once(line, out, draw.uniform(*args.every), draw, max(args.every)):
+            sent[stop] += 1
+            print(f"  {sum(sent.values())} signals so far, the last {stop}", file=sys.stderr, flush=True)
     finish(line, out)
     return sent
 
 
 def one_of_many(line: list[str], out: Path, args: argparse.Namespace, draw: random.Random, straight: float) -> Counter:
-    """One run, stopped --kills times at moments drawn from the length of the straight one."""
+    """One run, stopped --kills times at moments drawn from the duration of the uninterrupted one."""
     sent = Counter()
     for _ in range(args.kills):
         if draw.random() < 1 / (len(SIGNALS) + 1):
             subprocess.run([*line, *BUDGET], env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             sent["time budget"] += 1
-        elif said := stop_once(line, out, draw.uniform(0, straight), draw, straight):
-            sent[said] += 1
+        elif stop := stop_once(line, out, draw.uniform(0, straight), draw, straight):
+            sent[stop] += 1
     finish(line, out)
     return sent
 
@@ -161,18 +161,18 @@ def main() -> int:
             sent += one_of_many(start(out), out, args, draw, straight)
         else:
             sent += soak(start(out), out, args, draw)
-        found = bits(out)
-        unequal = [name for name in expected if found[name] != expected[name]]
+        actual = bits(out)
+        unequal = [name for name in expected if actual[name] != expected[name]]
         different += [number] if unequal else []
         print(f"run {number + 1}: {'DIFFERENT: ' + ', '.join(unequal) if unequal else 'same bits'}", flush=True)
         if not unequal:
             shutil.rmtree(out)
     killed = time.monotonic() - begun
-    print(f"{args.steps} steps, {args.ranks} rank(s): straight {straight:.0f} s, under fire {killed:.0f} s")
+    print(f"{args.steps} steps, {args.ranks} rank(s): uninterrupted {straight:.0f} s, interrupted {killed:.0f} s")
     print(f"stops: {', '.join(f'{count} {name}' for name, count in sorted(sent.items()))}")
-    print(f"{(args.runs or 1) - len(different)} of {args.runs or 1} ended with the bits of the straight run")
+    print(f"{(args.runs or 1) - len(different)} of {args.runs or 1} ended with the bits of the uninterrupted run")
     if different:
-        print(f"kept for a look: {folder}")
+        print(f"the runs that differ are kept in {folder}")
         return 1
     shutil.rmtree(folder)
     return 0

@@ -1,13 +1,13 @@
-"""One training step, ours beside transformers' Llama and litgpt: tokens a second and peak memory, in one run on a CPU.
+"""One training step on a CPU, ours beside Transformers' Llama and litgpt: tokens per second and peak memory.
 
     python benchmarks/train_step.py [--rounds 5] [--steps 4] [--only ours-fp32 hf-fp32 ...]
 
-Each candidate is a process of its own, all have the same shape, batch and fused AdamW, and they take turns: a round
-runs a few steps of each, so that a machine whose speed drifts slows them alike. Speed is that of a candidate's median
-round, and ratios are of these medians. Memory is the peak of a process' resident memory, imports and all; `without
-imports` is what it grew by after torch was loaded. litgpt is no dependency of ours: `pip install --no-deps litgpt
-lightning lightning-utilities torchmetrics jsonargparse pytorch-lightning`, or put what `pip install --target` wrote on
-PYTHONPATH; without it its rows are left out.
+Each candidate is a process of its own. All have the same shape, batch and fused AdamW, and take turns: a round runs a
+few steps of each, so that a machine whose speed drifts slows all of them. Speed is that of a candidate's median round,
+and ratios are of these medians. Memory is the peak resident memory of a process with its imports; `without imports` is
+its growth after torch was loaded. litgpt is no dependency of ours: `pip install --no-deps litgpt lightning
+lightning-utilities torchmetrics jsonargparse pytorch-lightning`, or put what `pip install --target` wrote on
+PYTHONPATH. Without it, its rows are left out.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from tokencodes.interfaces.spec import TableInterface
+from tokencodes.interfaces.form import TableForm
 from tokencodes.model.spec import Model
 
 SHAPE = {"vocab_size": 49_152, "d_model": 256, "n_layers": 4, "n_heads": 4, "d_ff": 1024, "context_length": 256}
@@ -31,7 +31,7 @@ CANDIDATES = (
     *("ours-bf16", "hf-bf16", "litgpt-bf16"),
     *("ours-bf16-compile", "hf-bf16-compile"),
 )
-PAIRS = (  # ours, and what it is held against
+PAIRS = (  # ours, and its peer
     ("ours-fp32", "hf-fp32"),
     ("ours-fp32", "litgpt-fp32"),
     ("ours-bf16", "hf-bf16"),
@@ -49,8 +49,7 @@ def ours():
     from tokencodes.train.loop import SummedLoss
 
     settings = Model(**SHAPE)
-    model = transformer.Transformer(TableInterface(kind="table"), settings)
-    transformer.initialise(model, settings, 0)
+    model = transformer.create(TableForm(kind="table"), {}, settings, 0)
     module = SummedLoss(model, LOSS_CHUNK_TOKENS)
     return model, module, lambda run, tokens: run(tokens[:, :-1], tokens[:, 1:]) / tokens[:, 1:].numel(), torch.compile
 

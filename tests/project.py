@@ -53,7 +53,10 @@ class Project:
         return [sys.executable, "-m", "snakemake", *arguments, *profiles, *files]
 
     def start(self, *arguments: str, env: dict[str, str] | None = None, log: str = "out.log", **kwargs: Any):
-        """Snakemake in the background, in a session of its own; its output goes to a file in the folder."""
+        """Snakemake in the background, in a session of its own; its output goes to a file in the folder.
+
+        It hears Ctrl-C even if the tests do not, as when a shell has started them in the background.
+        """
         with open(self.folder / log, "w") as file:
             call = subprocess.Popen(
                 self.command(*arguments, **kwargs),
@@ -62,6 +65,7 @@ class Project:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         self.started.append(call)
         return call

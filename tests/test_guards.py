@@ -2,12 +2,12 @@
 
 import errno
 import fcntl
-import json
 import os
 import subprocess
 import sys
 import threading
 
+import made_up
 import pytest
 
 from tokencodes import codeversion, files, guards, triggers
@@ -54,30 +54,29 @@ def test_training_of_an_earlier_call_is_waited_for(tmp_path, monkeypatch):
     assert lines == [f"a job of an earlier call still trains {tmp_path}/busy; waiting for it"]
 
 
-def finished(folder, text):
-    folder.mkdir()
-    (folder / "final.json").write_text(text)
+def finished(folder, **changes):
+    made_up.final(**changes).write(folder / "final.json")
     return folder
 
 
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("choice", "message"),
     [
         ("restart", "they will be trained again"),
         ("refuse", "they are kept"),
         ("continue", ""),
     ],
 )
-def test_the_word_before_retraining(tmp_path, capsys, choice, said):
+def test_the_word_before_retraining(tmp_path, capsys, choice, message):
     runs = [
-        finished(tmp_path / "old", json.dumps({"code": "abc"})),
-        finished(tmp_path / "same", json.dumps({"code": TODAY})),
+        finished(tmp_path / "old", code="abc"),
+        finished(tmp_path / "same", code=TODAY),
         tmp_path / "none",
     ]
     guards.warn_of_other_code(runs, choice)
     output = capsys.readouterr().err
-    assert said in output
-    assert ("warning: the training code has changed since old was trained" in output) is bool(said)
+    assert message in output
+    assert ("warning: the training code has changed since old was trained" in output) is bool(message)
 
 
 def test_a_run_of_another_config_is_refused_by_folder_and_key_whether_finished_or_begun(tiny, tmp_path):
@@ -92,7 +91,7 @@ def test_a_run_of_another_config_is_refused_by_folder_and_key_whether_finished_o
 
 
 def test_without_checkpoints_final_json_alone_shows_another_config(tiny, tmp_path):
-    (tmp_path / "final.json").write_text('{"run_sha256": "0"}')
+    finished(tmp_path, run_sha256="0")
     with pytest.raises(UserError, match="has another run_sha256"):
         guards.refuse_other_configs({tmp_path: tiny.config().run("gf2", 0)})
 
@@ -110,8 +109,8 @@ def test_slurm_jobs_of_an_earlier_call_are_waited_for_by_name(tmp_path, monkeypa
     assert not guards.wait_for_earlier_jobs(layout, [], "first")
     assert not (tmp_path / "asked").exists()
     assert guards.wait_for_earlier_jobs(layout, [], "second")
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert len(asked) == 3 and all(line.endswith("--name=first") for line in asked)
+    queries = (tmp_path / "asked").read_text().splitlines()
+    assert len(queries) == 3 and all(line.endswith("--name=first") for line in queries)
     assert capsys.readouterr().err.count("2 job(s) of an earlier call; waiting for them; to go on at once") == 1
     assert (tmp_path / ".slurm").read_text() == "second\n"
     program.write_text("#!/bin/sh\necho no controller >&2; exit 1\n")

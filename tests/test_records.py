@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokencodes.errors import UserError
+from tokencodes.interfaces.codes import CodesRecord
 from tokencodes.model.origin import Origin
 from tokencodes.model.shape import Params
 from tokencodes.records import Record
@@ -111,7 +112,7 @@ def test_a_missing_file_is_one_line(tmp_path):
         Weight.read(tmp_path / "w.json")
 
 
-@pytest.mark.parametrize("record", [Final, Params, Origin, Validation])
+@pytest.mark.parametrize("record", [CodesRecord, Final, Params, Origin, Validation])
 def test_every_key_of_our_records_is_described(record):
     for name, field in record.model_fields.items():
         assert field.description, f"{record.__name__}.{name}"

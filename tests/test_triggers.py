@@ -1,12 +1,16 @@
 """What makes Snakemake run a job again: each key of the config, and the code of training."""
 
-import json
-
+import made_up
 import pytest
 
 from tokencodes import codeversion, triggers
+from tokencodes.files import json_text
 
 TODAY = codeversion.digest(triggers.TRAINING)
+
+
+def final_text(**changes):
+    return json_text(made_up.final(**changes).content())
 
 
 def finished(folder, text):
@@ -18,13 +22,14 @@ def finished(folder, text):
 @pytest.mark.parametrize(
     ("text", "restart", "keep"),
     [
-        (json.dumps({"code": "abc"}), TODAY, "abc"),
-        (json.dumps({"code": TODAY}), TODAY, TODAY),
-        (json.dumps({}), TODAY, TODAY),
+        (final_text(code="abc"), TODAY, "abc"),
+        (final_text(code=TODAY), TODAY, TODAY),
+        (final_text(code=None), TODAY, TODAY),
+        (final_text(code="abc").replace('"abc"', '"abd"'), TODAY, TODAY),
         ("{", TODAY, TODAY),
         ("[]", TODAY, TODAY),
     ],
-    ids=["other code", "the same", "no code", "damaged", "no object"],
+    ids=["other code", "the same", "no code", "a changed digit", "damaged", "no object"],
 )
 def test_the_code_that_decides_whether_to_train_again(tmp_path, text, restart, keep):
     run = finished(tmp_path / "run", text)

@@ -123,13 +123,16 @@ def codes(
     *,
     config: ConfigFile,
     interface: Annotated[str, option("NAME", "an interface of the config")],
-    out: Annotated[Path, option("FILE.npy", "the code book to write")],
+    tokenizer: Annotated[
+        Path | None, option("DIR", "what `tokencodes tokenizer` wrote; for codes made from the tokens' bytes")
+    ] = None,
+    out: Annotated[Path, option("FILE.npy", "the code book to write; its record goes beside it, as FILE.json")],
 ) -> None:
     """Write the V x K code book of an interface."""
-    from tokencodes.interfaces import codebook
+    from tokencodes.train import codebook
 
     settings = _load(config)
-    codebook.command(settings.interface(interface), settings.model.vocab_size, interface, out)
+    codebook.make(interface, settings.interface(interface), settings.model.vocab_size, tokenizer, out)
 
 
 # ----------------------------------------------------------------------- data
@@ -226,6 +229,9 @@ def train(
     *,
     run: Annotated[Path, option("RUN.yaml", "what `tokencodes resolve` wrote for one model")],
     store: Store,
+    codes: Annotated[
+        Path | None, option("FILE.npy", "what `tokencodes codes` wrote; without it the code book is built anew")
+    ] = None,
     out: Annotated[Path, option("DIR", "the run folder to write: metrics, checkpoints, last final.json")],
     time_budget: Annotated[
         float | None, option("MIN", "save and exit 75 after this many minutes", parser=minutes)
@@ -237,7 +243,7 @@ def train(
     from tokencodes.config import load_run
     from tokencodes.train import loop
 
-    loop.train(load_run(run), store, out, time_budget_min=time_budget)
+    loop.train(load_run(run), store, out, codes_file=codes, time_budget_min=time_budget)
 
 
 @app.command()
@@ -245,6 +251,7 @@ def export(
     *,
     run_dir: Annotated[Path, option("DIR", "what `tokencodes train` wrote")],
     tokenizer: TokenizerDir,
+    codes: Annotated[Path | None, option("FILE.npy", "the code book that the run must have been trained with")] = None,
     out: ModelOut,
 ) -> None:
     """Export the final checkpoint for Transformers.
@@ -252,7 +259,7 @@ def export(
     Writes a model directory that Transformers loads."""
     from tokencodes.train.export import export
 
-    export(run_dir, tokenizer, out)
+    export(run_dir, tokenizer, out, codes_file=codes)
 
 
 @app.command("import")
@@ -282,12 +289,13 @@ def validate(
     run_dir: Annotated[Path | None, option("DIR", "the folder that it was trained in")] = None,
     config: Annotated[Path | None, option("FILE", "of an imported model: the config (YAML)")] = None,
     store: Store,
+    codes: Annotated[Path | None, option("FILE.npy", "the code book that the model must have")] = None,
     out: Annotated[Path, option("FILE", "the JSON file to write: what was checked, and whether it passed")],
 ) -> None:
     """Check an exported model against its run, bit for bit."""
     from tokencodes.validate import checks
 
-    checks.validate(model, run_dir, store, out, _load(config) if config else None)
+    checks.validate(model, run_dir, store, out, _load(config) if config else None, codes)
 
 
 @app.command()

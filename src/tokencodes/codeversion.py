@@ -21,33 +21,36 @@ from tokencodes.files import sha256_file
 PACKAGE = "tokencodes"
 ROOT = Path(__file__).resolve().parent
 
-# What these decide reaches a stage by its settings and its input files, which have triggers of their own: a new config
-# key or a better error message is no reason to train again. The package itself names our model to Transformers, and by
-# that all of model/; a stage that loads a model imports what it needs. And what fetches files is here, because bytes
-# that are checked against a hash are the same by whatever way they come.
-FRAME = frozenset(
-    {
-        PACKAGE,
-        *(
-            f"{PACKAGE}.{name}"
-            for name in (
-                "config",
-                "errors",
-                "files",
-                "cli",
-                "codeversion",
-                "guards",
-                "attempts",
-                "triggers",
-                "spec",
-                "records",
-                "layout",
-            )
-        ),
-        *(f"{PACKAGE}.{name}.spec" for name in ("interfaces", "model", "data", "train", "evaluate", "planning")),
-        *(f"{PACKAGE}.data.{name}" for name in ("hub", "listing", "wheel")),
-    }
-)
+# Modules that no digest holds, and why: a new config key or a better error message is no reason to train again.
+KEYS = "the keys of a config reach a stage by its settings, which have a digest of their own"
+RECORDS = "a record has a schema version of its own, and its reader refuses any other"
+FRAME = {
+    PACKAGE: "names our model to Transformers; a stage that loads a model imports what it needs",
+    **{f"{PACKAGE}.{name}": KEYS for name in ("config", "spec")},
+    **{
+        f"{PACKAGE}.{name}.spec": KEYS
+        for name in ("interfaces", "model", "data", "train", "evaluate", "report", "planning")
+    },
+    f"{PACKAGE}.interfaces.codebooks": "gathers the kinds; the rule `codes` has the digest of its own kind",
+    f"{PACKAGE}.interfaces.codebook": "what all kinds share: declarations alone",
+    f"{PACKAGE}.records": RECORDS,
+    **{
+        f"{PACKAGE}.{name}": RECORDS
+        for name in ("data.manifest", "model.origin", "train.final", "validate.validation", "evaluate.scores")
+    },
+    f"{PACKAGE}.errors": "messages and exit codes",
+    f"{PACKAGE}.files": "how files are written and locked; what is in them decides",
+    f"{PACKAGE}.layout": "names of files",
+    f"{PACKAGE}.train.metrics": "what a run prints and how fast it was",
+    f"{PACKAGE}.train.energy": "what a run used",
+    f"{PACKAGE}.data.hub": "bytes that are checked against a hash are the same by whatever way they come",
+    f"{PACKAGE}.data.listing": "the same",
+    f"{PACKAGE}.data.wheel": "the same",
+    **{
+        f"{PACKAGE}.{name}": "not run by a stage"
+        for name in ("cli", "commandline", "codeversion", "guards", "triggers", "attempts")
+    },
+}
 
 DOCSTRING_OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

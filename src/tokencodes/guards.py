@@ -18,6 +18,7 @@ from tokencodes.evaluate import benchmarks
 from tokencodes.files import differences, digest, lock_file, locked, read_json, write_text
 from tokencodes.layout import Layout, model_name
 from tokencodes.spec import parse
+from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
 
 QUEUE_INTERVAL_S = 15  # between two looks at Slurm's queue
@@ -156,8 +157,8 @@ def difference_of(run_dir: Path, run: Run) -> str | None:
     """How the run in a folder differs from `run`; None if it does not, or if nothing is there."""
     identity = run.identity()
     try:
-        final = read_json(run_dir / "final.json").get("run_sha256")
-    except (UserError, AttributeError):
+        final = Final.read(run_dir / "final.json").run_sha256
+    except UserError:
         final = None
     if final == digest(identity):
         return None

@@ -15,8 +15,10 @@ from tokencodes.config import Config
 from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError
 from tokencodes.evaluate.spec import ImportedReference
-from tokencodes.files import read_json
+from tokencodes.interfaces.codes import recipe
+from tokencodes.interfaces.spec import CodeInterface, Interface
 from tokencodes.spec import section_digest
+from tokencodes.train.final import Final
 
 TRAINING = "tokencodes.train.loop"
 NOT_IN_REPORT = {"results": True, "cache": True, "resources": True, "data": {"expected"}}
@@ -43,6 +45,12 @@ def tokenizer(settings: Config) -> str:
 def store(settings: Config) -> str:
     """Of a prepared shard and of the index."""
     return data_digest(settings.data, settings.model.vocab_size)
+
+
+def codes(settings: Config, interface: str) -> str:
+    """Of a code book: the keys of the interface that decide it, and the vocabulary."""
+    spelled = [settings.data.tokenizer] if settings.interfaces[interface].codebook.spelled else []
+    return section_digest(recipe(settings.interfaces[interface]), settings.model.vocab_size, *spelled)
 
 
 def training(settings: Config, interface: str, seed: int) -> str:
@@ -74,14 +82,32 @@ def report(settings: Config) -> str:
     return section_digest(settings.model_dump(mode="json", exclude=NOT_IN_REPORT))
 
 
+# --------------------------------------------- code of one kind of code book
+
+
+def codes_code(settings: Config, interface: str) -> str:
+    """Digest of the code that makes a code book: that of its own kind, and of no other."""
+    return codeversion.digest("tokencodes.interfaces.codes", *kind_modules(settings.interfaces[interface]))
+
+
+def validation_code(settings: Config, interface: str) -> str:
+    """Digest of the checks of a model, with the other way of its kind of code book."""
+    return codeversion.digest("tokencodes.validate.checks", *kind_modules(settings.interfaces[interface]))
+
+
+def kind_modules(interface: Interface) -> list[str]:
+    """The module of an interface's kind of code book; none for a table."""
+    return [type(interface.codebook).__module__] if isinstance(interface, CodeInterface) else []
+
+
 # --------------------------------------------------------- code of training
 
 
 def trained_by(run_dir: Path) -> str | None:
     """Digest of the code that trained a finished run; None if the run is not finished or does not state it."""
     try:
-        return read_json(run_dir / "final.json").get("code")
-    except (UserError, AttributeError):
+        return Final.read(run_dir / "final.json").code
+    except UserError:
         return None
 
 

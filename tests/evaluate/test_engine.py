@@ -27,6 +27,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+import making
 from tokencodes import config
 from tokencodes.errors import UserError
 from tokencodes.evaluate import engine as engine_module
@@ -34,8 +35,8 @@ from tokencodes.evaluate import tasks
 from tokencodes.evaluate.benchmarks import PACKAGED, Data, open_data
 from tokencodes.evaluate.engine import Engine
 from tokencodes.evaluate.rows import Row
-from tokencodes.interfaces.spec import CodeInterface, GF2Codebook
-from tokencodes.model import hf
+from tokencodes.interfaces.spec import CodeInterface
+from tokencodes.model import adapter, hf
 from tokencodes.model.spec import Model
 
 TOLERANCE = 1e-4  # nats, fp32
@@ -78,8 +79,9 @@ def of_ours(vocab_size: int, context_length: int) -> hf.TokenCodesForCausalLM:
     backbone = Model(
         vocab_size=vocab_size, d_model=32, n_layers=2, n_heads=2, d_ff=64, context_length=context_length, init_std=0.3
     )
-    codes = CodeInterface(kind="code", codebook=GF2Codebook(kind="gf2"))
-    return hf.TokenCodesForCausalLM(hf.to_config(codes, backbone))
+    codes = CodeInterface(kind="code", codebook={"kind": "gf2"})
+    net = making.create(codes, backbone)
+    return adapter.from_transformer(net, adapter.to_config(codes, making.inputs_of(codes, backbone), backbone))
 
 
 def requests_of(task: str, data: Data, limit: int, scratch: Path) -> list[Instance]:

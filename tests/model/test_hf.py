@@ -7,8 +7,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCausalLM
 
+from making import create, inputs_of
+from tokencodes.errors import UserError
 from tokencodes.interfaces.spec import CodeInterface, TableInterface
-from tokencodes.model import hf, transformer
+from tokencodes.model import adapter, standalone, transformer
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.model.spec import Model
 
@@ -28,18 +30,19 @@ INTERFACES = {
 def make(kind: str) -> transformer.Transformer:
     section = INTERFACES[kind]
     spec = (TableInterface if section["kind"] == "table" else CodeInterface).model_validate(section)
-    net = transformer.Transformer(spec, MODEL)
-    transformer.initialise(net, MODEL, 0)
+    net = create(spec, MODEL)
     with torch.no_grad():
         net.lm_head.weight *= 20  # far apart logits: greedy choices are not ties
-    return net.eval(), hf.to_config(spec, MODEL, bos_token_id=0, eos_token_id=0, pad_token_id=0)
+    return net.eval(), adapter.to_config(
+        spec, inputs_of(spec, MODEL), MODEL, bos_token_id=0, eos_token_id=0, pad_token_id=0
+    )
 
 
 @pytest.fixture
 def saved(tmp_path):
     def save(kind):
         net, settings = make(kind)
-        hf.from_transformer(net, settings).save_pretrained(tmp_path / kind)
+        adapter.from_transformer(net, settings).save_pretrained(tmp_path / kind)
         return net, tmp_path / kind
 
     return save
@@ -63,7 +66,7 @@ def test_round_trip_keeps_every_bit(saved, kind):
 
 def test_loss_with_unshifted_labels_is_the_trainers_with_shifted_targets(saved):
     net, path = saved("gf2")
-    model = hf.load(path)
+    model = adapter.load(path)
     theirs = model(input_ids=IDS, labels=IDS).loss
     ours = summed_cross_entropy(net.decoder(IDS[:, :-1]).flatten(0, 1), net.lm_head.weight, IDS[:, 1:].flatten(), 7) / (
         IDS.shape[0] * (IDS.shape[1] - 1)
@@ -77,7 +80,7 @@ def test_loss_with_unshifted_labels_is_the_trainers_with_shifted_targets(saved):
 @pytest.mark.parametrize("kind", ["learned", "gf2", "hadamard"])
 def test_generation_is_the_same_with_cache_without_and_left_padded(saved, kind):
     _, path = saved(kind)
-    model = hf.load(path)
+    model = adapter.load(path)
     prompt, short = IDS[:1, :9], IDS[1:, :5]
     kwargs = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     alone = [model.generate(each, **kwargs)[0, each.shape[1] :] for each in (prompt, short)]
@@ -90,7 +93,7 @@ def test_generation_is_the_same_with_cache_without_and_left_padded(saved, kind):
 
 def test_right_padding_does_not_reach_earlier_positions(saved):
     _, path = saved("binary8")
-    model = hf.load(path)
+    model = adapter.load(path)
     mask = torch.ones_like(IDS)
     mask[1, 12:] = 0
     padded = model(IDS, attention_mask=mask).logits
@@ -100,17 +103,18 @@ def test_right_padding_does_not_reach_earlier_positions(saved):
 
 def test_cache_in_chunks_equals_one_pass(saved):
     _, path = saved("gf2")
-    model = hf.load(path)
+    model = adapter.load(path)
     first = model(IDS[:, :7], use_cache=True)
     second = model(IDS[:, 7:], cache=first.cache, use_cache=True)
     torch.testing.assert_close(torch.cat([first.logits, second.logits], 1), model(IDS).logits, rtol=1e-4, atol=1e-5)
-    assert torch.equal(model(IDS, logits_to_keep=3).logits, model(IDS).logits[:, -3:])
+    # a product of another height may be summed in another order, depending on the processor
+    torch.testing.assert_close(model(IDS, logits_to_keep=3).logits, model(IDS).logits[:, -3:], rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
 def language_model():
     net, settings = make("gf2")
-    return hf.from_transformer(net, settings)
+    return adapter.from_transformer(net, settings)
 
 
 @pytest.mark.parametrize("body", [False, True], ids=["language model", "body"])
@@ -174,8 +178,8 @@ def test_one_flipped_entry_of_the_code_book_is_refused_by_name(saved, kind, toke
         book[token, 3] = 1 - book[token, 3]
 
     edit_tensors(path, flip)
-    with pytest.raises(ValueError, match=f"codebook differs .* 1 row.* {token}"):
-        hf.load(path)
+    with pytest.raises(ValueError, match="codebook is not the one whose hash"):
+        adapter.load(path)
 
 
 @pytest.mark.parametrize(
@@ -185,26 +189,52 @@ def test_a_missing_tensor_is_refused_by_name(saved, name):
     _, path = saved("gf2")
     edit_tensors(path, lambda tensors: tensors.pop(name))
     with pytest.raises(ValueError, match=f"missing tensors: .*{name}"):
-        hf.load(path)
+        adapter.load(path)
 
 
 def test_an_unknown_tensor_is_refused_by_name(saved):
     _, path = saved("gf2")
     edit_tensors(path, lambda tensors: tensors.update({"model.extra": torch.zeros(2)}))
     with pytest.raises(ValueError, match=r"unknown tensors: model\.extra"):
-        hf.load(path)
+        adapter.load(path)
 
 
-@pytest.mark.parametrize(("key", "value"), [("seed", 54321), ("kind", "binary")])
-def test_a_changed_interface_is_refused(saved, key, value):
+@pytest.mark.parametrize(
+    ("section", "change", "said"),
+    [
+        ("input_sha256", {"codebook": {"uint8": "0" * 64}}, "codebook is not the one"),
+        ("input_sha256", {"codebook": {}}, "codebook is not the one"),
+        ("input_sha256", {}, "codebook is not the one"),
+        ("input_sha256", {"codebook": {"no_such_type": "0" * 64}}, "codebook is not the one"),
+        ("input_form", {"width": 7}, "ignore_mismatched_sizes"),
+        ("input_form", {"lift": "hadamard"}, "missing tensors: .*lift"),
+        ("input_form", {"kind": "table"}, "input_form does not fit interface"),
+        ("input_form", {"lift": "twist"}, "lift"),
+        ("input_form", {"more": 1}, "unknown key"),
+    ],
+)
+def test_a_changed_input_is_refused(saved, section, change, said):
     _, path = saved("gf2")
     settings = json.loads((path / "config.json").read_text())
-    settings["interface"]["codebook"] = (
-        {**settings["interface"]["codebook"], key: value} if key == "seed" else {"kind": value}
-    )
+    settings[section] = {**settings[section], **change} if change else {}
     (path / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(ValueError, match="codebook differs"):
-        hf.load(path)
+    with pytest.raises((ValueError, UserError, RuntimeError), match=said):
+        adapter.load(path)
+
+
+@pytest.mark.parametrize("kind", ["gf2", "hadamard", "orthogonal", "gaussian"])
+def test_a_model_without_its_code_book_cannot_run(kind):
+    """A model that was never filled or loaded has no codes; it must not run on whatever lay in memory."""
+    section = INTERFACES[kind]
+    form = inputs_of(CodeInterface.model_validate(section), MODEL).form
+    net = transformer.Transformer(form, MODEL)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        net(IDS).sum().item()
+
+
+def test_the_modelling_code_needs_no_gf2():
+    """What travels with the weights knows shapes and hashes, not how codes are made."""
+    assert not [name for name in standalone.MODULES if "gf2" in name or "codebook" in name or "codes" in name]
 
 
 FIXED = ["binary8", "gf2", "hadamard", "orthogonal", "gaussian", "gaussian_orthogonal"]
@@ -227,12 +257,12 @@ def test_what_is_fixed_survives_loading_in_half_precision(saved, kind, dtype, de
 @pytest.mark.parametrize("kind", ["gaussian", "orthogonal", "gaussian_orthogonal", "gf2"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_what_was_saved_in_half_precision_loads_again(tmp_path, recwarn, kind, dtype):
-    model = hf.from_transformer(*make(kind)).to(dtype)
+    model = adapter.from_transformer(*make(kind)).to(dtype)
     model.save_pretrained(tmp_path)
     again = AutoModelForCausalLM.from_pretrained(tmp_path)
     said = [str(warning.message) for warning in recwarn if "was saved in" in str(warning.message)]
     assert len(said) == sum(b.is_floating_point() for b in model.get_input_embeddings().buffers())
-    assert all(str(dtype) in line for line in said)
+    assert all(str(dtype).removeprefix("torch.") in line for line in said)
     torch.testing.assert_close(again(IDS).logits, model(IDS).logits)
 
     def nudge(tensors):
@@ -240,7 +270,7 @@ def test_what_was_saved_in_half_precision_loads_again(tmp_path, recwarn, kind, d
         book[3, 1] = 1 - book[3, 1] if book.dtype == torch.uint8 else book[3, 1] * 1.01
 
     edit_tensors(tmp_path, nudge)
-    with pytest.raises(ValueError, match=r"codebook differs .* 1 row.* 3"):
+    with pytest.raises(ValueError, match="codebook is not the one"):
         AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
@@ -253,7 +283,7 @@ def test_a_changed_continuous_buffer_is_refused_in_half_precision_too(saved, kin
         buffer[3, 1] = torch.nextafter(buffer[3, 1], buffer.new_tensor(torch.inf))
 
     edit_tensors(path, nudge)
-    with pytest.raises(ValueError, match=r"differs .* 1 row.* 3"):
+    with pytest.raises(ValueError, match="is not the one"):
         AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
 
 

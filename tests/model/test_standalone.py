@@ -12,9 +12,11 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from tokencodes.interfaces import codebook
+from making import create, inputs_of
+from tokencodes.interfaces import codes
 from tokencodes.interfaces.spec import CodeInterface
-from tokencodes.model import hf, standalone, transformer
+from tokencodes.interfaces.vocabulary import Vocabulary
+from tokencodes.model import adapter, standalone
 from tokencodes.model.spec import Model
 
 MODEL = Model(vocab_size=200, d_model=32, n_layers=1, n_heads=2, d_ff=48, context_length=32)
@@ -25,10 +27,9 @@ IDS = torch.arange(1, 9)[None]
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    net = transformer.Transformer(SPEC, MODEL)
-    transformer.initialise(net, MODEL, 0)
-    settings = hf.to_config(SPEC, MODEL, eos_token_id=0, auto_map=standalone.AUTO_MAP)
-    hf.from_transformer(net, settings).save_pretrained(folder)
+    net = create(SPEC, MODEL)
+    settings = adapter.to_config(SPEC, inputs_of(SPEC, MODEL), MODEL, eos_token_id=0, auto_map=standalone.AUTO_MAP)
+    adapter.from_transformer(net, settings).save_pretrained(folder)
     standalone.write(folder)
     return folder, net(IDS).detach()
 
@@ -119,7 +120,7 @@ def test_the_standalone_code_checks_the_code_book_too(saved, tmp_path):
 
     folder, _ = saved
     tensors = load_file(folder / "model.safetensors")
-    assert torch.equal(tensors["model.decoder.input.codebook"], torch.from_numpy(codebook.build(SPEC, 200)))
+    assert torch.equal(tensors["model.decoder.input.codebook"], torch.from_numpy(codes.build(SPEC, Vocabulary(200))))
     broken = tmp_path / "broken"
     broken.mkdir()
     for path in folder.iterdir():
@@ -134,7 +135,7 @@ try:
 except ValueError as error:
     print(json.dumps(str(error)))
 """
-    assert "codebook differs" in run(code, broken, tmp_path)
+    assert "codebook is not the one" in run(code, broken, tmp_path)
 
 
 def test_every_import_of_ours_is_flattened(saved):

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
+from making import create, inputs_of
 from peer import llama_of
 from tokencodes.interfaces import module
 from tokencodes.interfaces.spec import CodeInterface, TableInterface
@@ -21,8 +22,7 @@ def settings(**changes) -> Model:
 
 
 def ours(interface_spec, model: Model, seed: int = 0) -> transformer.Transformer:
-    net = transformer.Transformer(interface_spec, model)
-    transformer.initialise(net, model, seed)
+    net = create(interface_spec, model, seed)
     for name, parameter in net.named_parameters():  # norms away from one, so that their place matters
         if parameter.dim() < 2:
             generator = torch.Generator().manual_seed(len(name))
@@ -124,9 +124,7 @@ def test_a_later_token_never_changes_an_earlier_output():
 
 def test_all_interfaces_start_from_the_same_backbone_and_head():
     model = settings()
-    table, binary, again = (transformer.Transformer(spec, model) for spec in (TABLE, BINARY, BINARY))
-    for net, seed in ((table, 3), (binary, 3), (again, 4)):
-        transformer.initialise(net, model, seed)
+    table, binary, again = (create(spec, model, seed) for spec, seed in ((TABLE, 3), (BINARY, 3), (BINARY, 4)))
     shared = [name for name in dict(binary.named_parameters())]
     assert "decoder.input.weight" not in shared
     for name in shared:
@@ -136,8 +134,7 @@ def test_all_interfaces_start_from_the_same_backbone_and_head():
 
 def test_initial_spread():
     model = settings(d_model=256, d_ff=512, n_layers=8, init_std=0.03)
-    net = transformer.Transformer(TABLE, model)
-    transformer.initialise(net, model, 0)
+    net = create(TABLE, model)
     for name, parameter in net.named_parameters():
         if parameter.dim() < 2:
             assert (parameter == 1).all(), name
@@ -160,8 +157,8 @@ def test_norm_and_rotation_stay_float32_under_autocast():
 
 def test_interfaces_have_what_they_train():
     model = settings()
-    assert [p.shape for p in module.build(TABLE, 97, 32, 0.02).parameters()] == [(97, 32)]
-    assert not list(module.build(BINARY, 97, 32, 0.02).parameters())
-    net = transformer.Transformer(BINARY, model)
+    assert [p.shape for p in module.build(inputs_of(TABLE, model).form, 97, 32).parameters()] == [(97, 32)]
+    assert not list(module.build(inputs_of(BINARY, model).form, 97, 32).parameters())
+    net = create(BINARY, model)
     assert [name for name, _ in net.named_buffers()] == ["decoder.input.codebook"]
     assert "decoder.input.codebook" in net.state_dict()

@@ -1,4 +1,4 @@
-"""What the plan says of a corpus: by the best source that there is, which is named; what is not known is said so."""
+"""What the plan states of a corpus: from the best source, which it names; unknown figures are marked as unknown."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from tokencodes.planning import corpus
 from tokencodes.planning.plan import make
 from tokencodes.spec import parse
 
-TOKENS = 100_270_080_000  # of the paper, a model
+TOKENS = 100_270_080_000  # of the paper, per model
 
 
 @pytest.fixture
@@ -35,28 +35,28 @@ def figures(plan):
     return {key: tuple(value.values()) for key, value in plan.items() if isinstance(value, dict) and "source" in value}
 
 
-def test_the_paper_before_anything_is_there(paper):
+def test_the_paper_before_anything_exists(paper):
     plan = make(paper)["data"]
-    found = figures(plan)
-    assert found["documents"] == (190_168_005, "stated", "") and found["tokens"] == (220_000_000_000, "stated", "")
-    value, source, bound = found["epochs"]
+    known = figures(plan)
+    assert known["documents"] == (190_168_005, "stated", "") and known["tokens"] == (220_000_000_000, "stated", "")
+    value, source, bound = known["epochs"]
     assert (round(value, 3), source, bound) == (0.456, "stated", "at least")  # 100.27 of 220 billion
-    value, source, bound = found["draws_a_document"]
+    value, source, bound = known["draws_a_document"]
     assert (round(value, 3), source, bound) == (0.257, "stated", "at least")  # 48.96 of 190.17 million
     assert plan["windows_per_model"] == TOKENS // 2048
-    # two bytes a token at most, and a row for each document
-    value, source, bound = found["store_bytes"]
+    # at most two bytes per token, and a row per document
+    value, source, bound = known["store_bytes"]
     assert 2 * 220e9 < value < 2 * 220e9 + 100 * 190_168_005 and bound == "at most"
-    assert found["kept_tokens"] == found["train_documents"] == (None, "", "")
-    assert found["raw_bytes"][1] == found["mb_per_cpu_second"][1] == "assumed"
-    hours = found["text_bytes"][0] / 1e6 / corpus.MB_PER_CPU_SECOND / 3600
-    assert found["cpu_hours"][0] == pytest.approx(hours)
+    assert known["kept_tokens"] == known["train_documents"] == (None, "", "")
+    assert known["raw_bytes"][1] == known["mb_per_cpu_second"][1] == "assumed"
+    hours = known["text_bytes"][0] / 1e6 / corpus.MB_PER_CPU_SECOND / 3600
+    assert known["cpu_hours"][0] == pytest.approx(hours)
     assert {n: h * int(n) for n, h in plan["wall_hours"].items()} == pytest.approx(
         dict.fromkeys(plan["wall_hours"], hours)
     )
 
 
-def test_what_is_not_known_is_said(paper, capsys):
+def test_unknown_figures_are_marked(paper, capsys):
     text = "\n".join(corpus.lines(corpus.estimate(paper, TOKENS), paper))
     assert "epochs            at least 0.46 (over all documents); over documents of 2,049+ tokens: known when" in text
     assert max(map(len, text.splitlines())) <= 120
@@ -73,7 +73,7 @@ def test_a_stated_share_gives_epochs(paper):
     plan = figures(corpus.estimate(with_expected(paper, tokens=200_000_000_000, kept_share=0.25), TOKENS))
     assert plan["kept_tokens"][0] == 50_000_000_000
     assert plan["epochs"][0] == pytest.approx(TOKENS / (50e9 * 0.999)) and plan["epochs"][2] == "about"
-    assert plan["draws_a_document"] == (None, "", ""), "how many documents these are nobody said"
+    assert plan["draws_a_document"] == (None, "", ""), "nobody has stated how many documents these are"
     assert plan["store_bytes"][2] == "about"
 
 
@@ -166,7 +166,7 @@ def test_shards_of_another_config_or_without_a_record_of_their_time(local, tiny)
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content", "message"),
     [
         ("manifest.json", "[]", "part-0/manifest.json: not the manifest of a shard"),
         ("manifest.json", "{", "part-0/manifest.json: not valid JSON"),
@@ -174,12 +174,12 @@ def test_shards_of_another_config_or_without_a_record_of_their_time(local, tiny)
         ("timing.json", "[1]", "part-0/timing.json: not the timing of a shard"),
     ],
 )
-def test_damage_is_one_line(local, tiny, tmp_path, one_line, file, content, said):
+def test_damage_is_one_line(local, tiny, tmp_path, one_line, file, content, message):
     settings, store = local
     shutil.copytree(tiny.store, store)
     (store / "part-0" / file).write_text(content)
     (tmp_path / "c.yaml").write_text(config.dump(settings))
-    assert said in one_line("plan", "--config", tmp_path / "c.yaml")
+    assert message in one_line("plan", "--config", tmp_path / "c.yaml")
 
 
 def test_the_command_prints_it(local, tmp_path, capsys):

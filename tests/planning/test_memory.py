@@ -44,8 +44,8 @@ def benchmark(root):
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_plan_is_near_the_peak_of_what_was_allocated(benchmark, case):
     model, train, interface = case
-    found = benchmark.measure({**SMALL, **model}, train, interface)
-    assert found["planned"] == pytest.approx(found["tensors"], rel=TOLERANCE)
+    measured = benchmark.measure({**SMALL, **model}, train, interface)
+    assert measured["planned"] == pytest.approx(measured["tensors"], rel=TOLERANCE)
 
 
 def test_plan_is_near_the_peak_of_one_of_two_ranks_under_ddp(root):
@@ -54,8 +54,8 @@ def test_plan_is_near_the_peak_of_one_of_two_ranks_under_ddp(root):
     line += [root / "benchmarks" / "plan_memory.py", json.dumps(shape)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
-    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"planned"')))
-    assert found["planned"] == pytest.approx(found["tensors"], rel=TOLERANCE)
+    measured = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"planned"')))
+    assert measured["planned"] == pytest.approx(measured["tensors"], rel=TOLERANCE)
 
 
 def test_a_rank_that_is_measured_has_the_same_peak_each_time(benchmark):

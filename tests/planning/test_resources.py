@@ -27,11 +27,11 @@ def test_the_largest_interface_is_counted_as_the_model_itself_is(paper, tiny):
 def test_a_training_job_has_room_for_its_ranks_and_a_checkpoint(paper):
     """On the host: each rank's model before it moves to its GPU, and weights and moments gathered to be written."""
     weights = 4 * resources.parameters(paper.model)
-    asked = resources.filled(paper)
-    assert asked.train.mem_mb * MIB > 5 * weights
+    request = resources.filled(paper)
+    assert request.train.mem_mb * MIB > 5 * weights
     on_cpu = paper.model_copy(update={"train": paper.train.model_copy(update={"device": "cpu"})})
     assert resources.filled(on_cpu).train.mem_mb * MIB > 2 * 4 * weights + 3 * weights  # a state of four copies a rank
-    assert asked.export.mem_mb * MIB > 2 * weights and asked.evaluate.mem_mb * MIB > weights
+    assert request.export.mem_mb * MIB > 2 * weights and request.evaluate.mem_mb * MIB > weights
 
 
 def test_what_is_stated_stands(tiny):
@@ -54,16 +54,16 @@ def test_nothing_is_left_open_and_a_larger_model_or_shard_never_asks_for_less(pa
 def test_preparing_grows_with_the_documents_of_a_shard_not_with_its_bytes(paper):
     """What is read and encoded at a time is bounded; ids and keys are kept until the shard is written."""
 
-    def asked(**expected):
+    def request(**expected):
         stated = paper.data.expected.model_copy(update=expected)
         data = paper.data.model_copy(update={"expected": stated})
         return resources.filled(paper.model_copy(update={"data": data})).prepare.mem_mb
 
     documents = paper.data.expected.documents
-    assert asked(tokens=10 * paper.data.expected.tokens) == asked()
-    more = (asked(documents=11 * documents) - asked(documents=documents)) * MIB
+    assert request(tokens=10 * paper.data.expected.tokens) == request()
+    more = (request(documents=11 * documents) - request(documents=documents)) * MIB
     assert more >= 10 * documents / paper.data.source.n_shards * resources.DOCUMENT_BYTES
-    assert asked(documents=None) > asked(documents=None, tokens=None) == resources.PROCESS_MB
+    assert request(documents=None) > request(documents=None, tokens=None) == resources.PROCESS_MB
 
 
 def test_a_training_job_outlasts_its_own_budget(tiny):

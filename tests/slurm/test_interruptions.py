@@ -30,8 +30,8 @@ def own_time_budget(straight):
     )
     budget.end(budget.start())
     stops = [f"train {MODEL}: stopped at step {step} (time budget); start again to go on" for step in (1, 2)]
-    assert all(stop in budget.words() for stop in stops)
-    assert budget.said.count("has been submitted with SLURM jobid") == budget.attempts() == 3
+    assert all(stop in budget.training_log() for stop in stops)
+    assert budget.output.count("has been submitted with SLURM jobid") == budget.attempts() == 3
     assert json.loads((budget.run / "final.json").read_text())["hardware"]["ranks"] == 2
 
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--", "tokencodes.cli"]
@@ -49,7 +49,7 @@ def requeue(straight):
     slurm("scontrol", "requeue", job)
     requeued.end(call)
     assert requeued.job() == job and "Restarts=1" in slurm("scontrol", "show", "job", job)
-    assert "Trying to restart job" not in requeued.said
+    assert "Trying to restart job" not in requeued.output
     assert requeued.attempts() == 2
     requeued.assert_the_same_bits()
 
@@ -62,7 +62,8 @@ def scancel(straight):
     slurm("scancel", job)
     cancelled.end(call)
     assert state(job) == "CANCELLED" and cancelled.job() != job
-    assert "(SIGTERM); start again to go on" in cancelled.words() and "after a signal" in cancelled.words()
+    assert "(SIGTERM); start again to go on" in cancelled.training_log()
+    assert "after a signal" in cancelled.training_log()
     assert cancelled.attempts() == 2
     cancelled.assert_the_same_bits()
 
@@ -75,7 +76,7 @@ def time_out(straight):
     slurm("scontrol", "update", f"jobid={job}", "EndTime=now")
     late.end(call)
     assert state(job) == "TIMEOUT" and late.job() != job
-    assert late.attempts() == 2 and f"train {MODEL}: again after step 100" in late.words()
+    assert late.attempts() == 2 and f"train {MODEL}: again after step 100" in late.training_log()
     late.assert_the_same_bits()
 
 
@@ -97,7 +98,7 @@ def kill_9(straight):
     call.wait()
     call = killed.start(again=True)
     killed.wait_until(
-        lambda: f"to go on at once, and submit them again: scancel {job}" in killed.said, "a call that waits"
+        lambda: f"to go on at once, and submit them again: scancel {job}" in killed.output, "a call that waits"
     )
     killed.release()
     killed.end(call)

@@ -7,7 +7,7 @@ TASKS = ("hellaswag", "piqa", "winogrande", "arc_easy", "lambada_openai", "corpu
 
 
 def test_everything_is_made_and_no_job_is_repeated(quickstart):
-    project, said = quickstart.end()
+    project, output = quickstart.end()
     results = project.folder / "results/quickstart"
     for model in MODELS:
         assert json.loads((results / "validation" / f"{model}.json").read_text())["passed"] is True
@@ -16,8 +16,8 @@ def test_everything_is_made_and_no_job_is_repeated(quickstart):
     summary = (results / "tables/summary.txt").read_text()
     assert all(model.removesuffix("-s0") in summary for model in MODELS) and (results / "report.html").exists()
     # shards together, index, training, export and validation of each model, benchmarks together
-    assert said.count("has been submitted with SLURM jobid") == 2 + 3 * len(MODELS) + 1
-    assert "Trying to restart job" not in said
+    assert output.count("has been submitted with SLURM jobid") == 2 + 3 * len(MODELS) + 1
+    assert "Trying to restart job" not in output
 
 
 def test_nothing_is_left_to_do_wherever_it_was_made(quickstart, wheel_cache):

@@ -53,11 +53,11 @@ def option(line, name):
 def test_a_job_asks_for_what_the_config_comes_to(submitted, job):
     project, lines = submitted
     stage, together, gres = JOBS[job]
-    wanted = getattr(resources.filled(config.load(project.folder / "config/paper.yaml")), stage)
+    request = getattr(resources.filled(config.load(project.folder / "config/paper.yaml")), stage)
     (line,) = (line for comment, line in lines.items() if job in comment)
-    assert option(line, "--mem") == str(wanted.mem_mb * together)
-    assert option(line, "--cpus-per-task") == str(wanted.cpus * together)
-    assert option(line, "-t") == str(wanted.runtime_min)
+    assert option(line, "--mem") == str(request.mem_mb * together)
+    assert option(line, "--cpus-per-task") == str(request.cpus * together)
+    assert option(line, "-t") == str(request.runtime_min)
     assert option(line, "--gres") == gres
     assert option(line, "-p") == ("low" if job == "rule_train" else "main")
     assert not [part for part in line if part.startswith("--gpus")]  # must not be mixed with --gres

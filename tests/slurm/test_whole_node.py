@@ -14,10 +14,10 @@ pytestmark = pytest.mark.usefixtures("alone")
 def processes_of(job: str) -> list[int]:
     """The job's processes on the node: its steps' daemons and everything below them."""
     table = [line.split(None, 2) for line in slurm("ps", "-eo", "pid=,ppid=,args=").splitlines()]
-    found = {int(pid) for pid, _, args in table if args.startswith(f"slurmstepd: [{job}.")}
-    while below := {int(pid) for pid, parent, _ in table if int(parent) in found} - found:
-        found |= below
-    return sorted(found)
+    pids = {int(pid) for pid, _, args in table if args.startswith(f"slurmstepd: [{job}.")}
+    while below := {int(pid) for pid, parent, _ in table if int(parent) in pids} - pids:
+        pids |= below
+    return sorted(pids)
 
 
 def test_the_same_bits_after_preemption(straight):
@@ -27,7 +27,7 @@ def test_the_same_bits_after_preemption(straight):
     preempted.held(call)
     slurm("sbatch", "--partition=high", f"--cpus-per-task={cluster.CPUS}", "--output=/dev/null", "--wrap=sleep 1")
     preempted.end(call)
-    assert "(SIGTERM); start again to go on" in preempted.words()
+    assert "(SIGTERM); start again to go on" in preempted.training_log()
     assert preempted.attempts() == 2
     preempted.assert_the_same_bits()
 
@@ -46,6 +46,6 @@ def test_the_same_bits_after_the_failure_of_a_node(straight):
     failed.wait_until(lambda: cluster.states().startswith("down"), "the node's end")
     cluster.start_node()
     failed.end(call)
-    assert failed.attempts() == 2 and "=== exit code 75 " not in failed.words()
+    assert failed.attempts() == 2 and "=== exit code 75 " not in failed.training_log()
     assert failed.job() == job and "Restarts=1" in slurm("scontrol", "show", "job", job)
     failed.assert_the_same_bits()

@@ -23,7 +23,7 @@ def test_sacct_says_how_jobs_ended(staged, accounting):
     staged.put_first("sacct", '#!/bin/sh\necho "$@" >> sacct.log\nexec /usr/bin/sacct "$@"\n')
     staged.put_first("squeue", "#!/bin/sh\necho asked >> squeue.log\nexit 1\n")
     failing, stopping = "train binary9-s0", "validate learned-s0"
-    said = staged.snakemake(
+    output = staged.snakemake(
         *(*QUICK, "--retries", "1"),
         code=1,
         profile="slurm",
@@ -31,8 +31,8 @@ def test_sacct_says_how_jobs_ended(staged, accounting):
     )
     calls = staged.calls()
     assert calls.count(failing) == 1 and calls.count(stopping) == 2
-    assert "failed: train binary9 0: error: train binary9-s0 fails" in said
-    assert "failed: validate learned 0: interrupted 2 times in a row" in said
+    assert "failed: train binary9 0: error: train binary9-s0 fails" in output
+    assert "failed: validate learned 0: interrupted 2 times in a row" in output
     assert "export learned-s0" in calls and "evaluate learned-s0 corpus_validation" in calls
     assert "--format=JobIdRaw,State" in (staged.folder / "sacct.log").read_text()
     assert not (staged.folder / "squeue.log").exists()

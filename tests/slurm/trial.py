@@ -22,7 +22,7 @@ def slurm(*command: str) -> str:
 
 @dataclass(frozen=True)
 class Trial:
-    """One call of Snakemake that trains a model on a store that is there, under a name of its own."""
+    """One call of Snakemake that trains a model on a store that exists, under a name of its own."""
 
     project: Project
     name: str
@@ -53,35 +53,35 @@ class Trial:
         return self.project.folder / "results" / self.name / "logs/train" / f"{MODEL}.log"
 
     @property
-    def said(self) -> str:
-        """What Snakemake has said so far."""
+    def output(self) -> str:
+        """What Snakemake has printed so far."""
         return (self.project.folder / f"{self.name}.log").read_text()
 
-    def seen(self) -> str:
-        """What a failed test shows: Snakemake's words, the training's, and Slurm's jobs."""
-        return f"{self.said}\n--- {self.log}\n{self.words()}\n--- squeue\n{slurm('squeue', '--states=all')}"
+    def evidence(self) -> str:
+        """What a failed test shows: the output of Snakemake and of training, and Slurm's jobs."""
+        return f"{self.output}\n--- {self.log}\n{self.training_log()}\n--- squeue\n{slurm('squeue', '--states=all')}"
 
     def held(self, call: subprocess.Popen) -> tuple[int, str]:
         """Wait until the training waits; returns its process and its Slurm job."""
 
-        def there() -> bool:
+        def is_held() -> bool:
             assert call.poll() is None, "Snakemake has ended before training was held"
             return (self.run / "held").exists()
 
-        self.wait_until(there, "training that is held")
+        self.wait_until(is_held, "training that is held")
         pid, job = (self.run / "held").read_text().split()
         return int(pid), job
 
     def release(self) -> None:
-        """The training that waits shall go on."""
+        """Let the training that waits continue."""
         (self.run / "release").touch()
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Of this trial; says what it saw when that does not come."""
+        """Poll; on failure show the evidence."""
         try:
             wait_until(condition, PATIENCE, what)
         except AssertionError as problem:
-            raise AssertionError(f"{problem}\n{self.seen()}") from None
+            raise AssertionError(f"{problem}\n{self.evidence()}") from None
 
     def start(self, *options: str, again: bool = False) -> subprocess.Popen:
         """Snakemake in the background."""
@@ -94,29 +94,30 @@ class Trial:
     def end(self, call: subprocess.Popen, code: int = 0) -> None:
         """Wait for Snakemake's end."""
         try:
-            assert call.wait(timeout=PATIENCE) == code, self.seen()
+            assert call.wait(timeout=PATIENCE) == code, self.evidence()
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"Snakemake does not end\n{self.seen()}") from None
+            raise AssertionError(f"Snakemake does not end\n{self.evidence()}") from None
 
-    def words(self) -> str:
-        """What the training has said so far, in all attempts."""
+    def training_log(self) -> str:
+        """What training has printed so far, in all attempts."""
         return self.log.read_text() if self.log.exists() else ""
 
     def job(self) -> str:
         """The Slurm job that was submitted last."""
-        return self.said.rpartition("SLURM jobid ")[2].split()[0]
+        return self.output.rpartition("SLURM jobid ")[2].split()[0]
 
     def attempts(self) -> int:
         """How often training began."""
-        return self.words().count(f"train {MODEL}: from the start") + self.words().count(f"train {MODEL}: again after")
+        text = self.training_log()
+        return sum(text.count(f"train {MODEL}: {start}") for start in ("from the start", "again after"))
 
     def assert_the_same_bits(self) -> None:
-        """As the run that was not interrupted."""
+        """Equal to the run that was not interrupted."""
         assert bits(self.run) == bits(self.project.folder / "results/straight/runs" / MODEL)
 
 
 def bits(run: Path) -> tuple[str, str, bytes]:
-    """What two runs that are the same have in common."""
+    """What two equal runs have in common."""
     final = json.loads((run / "final.json").read_text())
     return final["model_sha256"], final["metrics_sha256"], (run / "metrics.jsonl").read_bytes()
 
@@ -129,7 +130,7 @@ class Whole:
     call: subprocess.Popen
 
     def end(self) -> tuple[Project, str]:
-        """Wait for it; returns what Snakemake has said."""
+        """Wait for it; returns what Snakemake has printed."""
         log = self.project.folder / "out.log"
         try:
             assert self.call.wait(timeout=PATIENCE) == 0, log.read_text()

@@ -12,11 +12,13 @@ import yaml
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
+from making import inputs_of
 from peer import llama_of
 from tokencodes import cli, config
 from tokencodes.errors import UserError
-from tokencodes.interfaces import module
-from tokencodes.model import hf
+from tokencodes.interfaces import codes
+from tokencodes.interfaces.vocabulary import Vocabulary
+from tokencodes.model import adapter
 from tokencodes.train import export, importing, loop
 
 IDS = torch.arange(0, 300, 7)[None]
@@ -56,7 +58,7 @@ def checkpoint(llama, tmp_path):
 
 def fixed(tiny, kind=torch.uint8):
     """Change a Llama's tensors into those of a fixed-code model: a V x K buffer in place of the table."""
-    book = module.build(tiny.config().interface("gf2"), 300, 32, 0.02).codebook
+    book = torch.from_numpy(codes.build(tiny.config().interface("gf2"), Vocabulary(300)))
 
     def change(tensors):
         del tensors["model.embed_tokens.weight"]
@@ -74,7 +76,7 @@ def key_map(tmp_path, **changes):
 
 def bring(tiny, folder, out, name="learned", key_map=None, tokenizer=None, **changes):
     importing.import_checkpoint(tiny.config(**changes), name, folder, key_map, tokenizer, out)
-    return hf.load(out)
+    return adapter.load(out)
 
 
 def test_a_llama_comes_out_with_its_logits(tiny, llama, tmp_path):
@@ -128,7 +130,7 @@ def test_interleaved_rotations_are_turned_into_ours(tiny, llama, checkpoint, tmp
 def test_interleaved_rotations_are_turned_however_the_parts_are_joined(tiny, llama, tmp_path, parts):
     stored = load_file(llama[1] / "model.safetensors")
     names = yaml.safe_load(importing.LLAMA.read_text())
-    spec = tiny.config().interface("learned")
+    spec = inputs_of(tiny.config().interface("learned"), tiny.config().model)
     expected, problems = importing.assemble(
         stored, importing.KeyMap(**{**names, "rope": "interleaved"}), spec, tiny.config().model
     )
@@ -174,7 +176,7 @@ def test_a_head_of_its_own_contradicts_a_tied_one(tiny, checkpoint, tmp_path):
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
 def test_a_continuous_code_book_in_half_precision_is_the_configs_rounded(tiny, checkpoint, tmp_path, capsys, kind):
     section = {"coded": {"kind": "code", "codebook": {"kind": "gaussian", "width": 9}}}
-    book = module.build(tiny.config(interfaces=section).interface("coded"), 300, 32, 0.02).codebook
+    book = torch.from_numpy(codes.build(tiny.config(interfaces=section).interface("coded"), Vocabulary(300)))
 
     def change(tensors):
         del tensors["model.embed_tokens.weight"]

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from making import create
 from tokencodes.interfaces.spec import CodeInterface, TableInterface
 from tokencodes.model.spec import Model
-from tokencodes.model.transformer import Transformer, initialise
 from tokencodes.train import optim
 from tokencodes.train.spec import Train
 
@@ -62,7 +62,7 @@ def test_the_papers_schedule():
 
 @pytest.mark.parametrize("spec", [BINARY, TABLE], ids=["binary", "learned"])
 def test_decay_acts_on_matrices_alone_and_no_buffer_is_optimised(spec):
-    net = Transformer(spec, MODEL)
+    net = create(spec, MODEL)
     optimizer = optim.build(net, Train(**{**BASE, "weight_decay": 0.01}))
     names = {id(parameter): name for name, parameter in net.named_parameters()}
     decayed, plain = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)
@@ -101,9 +101,7 @@ def test_updates_equal_adamw_by_its_definition():
 
 def test_state_survives_its_tensors():
     train = Train(**BASE)
-    nets = [Transformer(BINARY, MODEL) for _ in range(2)]
-    for net in nets:
-        initialise(net, MODEL, 0)
+    nets = [create(BINARY, MODEL) for _ in range(2)]
     optimizers = [optim.build(net, train) for net in nets]
 
     def step(which):

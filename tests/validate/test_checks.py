@@ -1,5 +1,6 @@
 """Validation: a right export passes every check; each kind of fault fails the check that names it."""
 
+import dataclasses
 import json
 import shutil
 
@@ -8,11 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from making import code
 from tokencodes import config
 from tokencodes.cli import main
 from tokencodes.errors import UserError
 from tokencodes.files import sha256_file
+from tokencodes.interfaces import codebooks, codes, gf2
 from tokencodes.interfaces.spec import CodeInterface
+from tokencodes.interfaces.vocabulary import Vocabulary
 from tokencodes.model.origin import Origin
 from tokencodes.train import export, loop
 from tokencodes.train.final import Final
@@ -133,7 +137,7 @@ def test_any_flipped_bit_of_the_code_book_is_named(tiny, copy, name):
             in (found["code_book"])
         )
         assert "decoder.input.codebook" in found["tensors"]
-        assert "codebook differs" in found["adapter"] and "files" in found
+        assert "codebook is not the one" in found["adapter"] and "files" in found
         edit(folder, lambda tensors, at=(token, coordinate): flip(tensors, *at))
 
 
@@ -178,10 +182,8 @@ def test_another_recoding_is_found(tiny, copy):
     """The whole code book, consistently of another seed, under a config that still says the old one."""
     folder = copy("gf2")
     other = CodeInterface(kind="code", codebook={"kind": "gf2", "seed": 1})
-    from tokencodes.interfaces import codebook
-
-    codes = torch.from_numpy(codebook.build(other, 300))
-    edit(folder, lambda tensors: tensors.update({"model.decoder.input.codebook": codes}))
+    values = torch.from_numpy(codes.build(other, Vocabulary(300)))
+    edit(folder, lambda tensors: tensors.update({"model.decoder.input.codebook": values}))
     found = outcomes(tiny, folder)
     assert "not A of the seed" in found["gf2_map"] and "entries are wrong" in found["code_book"]
 
@@ -230,13 +232,26 @@ def test_exports_are_the_same_bytes_twice(tiny, exported, tmp_path):
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
 
 
-def test_the_independent_code_book_is_independent(monkeypatch):
+def test_the_other_way_of_the_papers_codes_is_independent(monkeypatch):
     """It must not lean on the code that it checks."""
-    from tokencodes.interfaces import codebook, gf2
+    for kind, helpers in {"gf2": (codebooks.gf2, gf2), "binary": (codebooks.binary,), "linear": (gf2,)}.items():
+        spec = code(kind, **({"width": 14} if kind == "linear" else {}))
+        right = codes.build(spec, Vocabulary(1000))
+        with monkeypatch.context() as patch:
+            for helper in helpers:
+                for name in ("bits", "apply", "to_array"):
+                    patch.setattr(helper, name, None, raising=False)
+            assert (codes.again(spec, Vocabulary(1000)) == right).all()
 
-    spec = CodeInterface(kind="code", codebook={"kind": "gf2"})
-    right = codebook.build(spec, 1000)
-    monkeypatch.setattr(codebook, "binary", None)
-    monkeypatch.setattr(gf2, "apply", None)
-    monkeypatch.setattr(gf2, "to_array", None)
-    assert (checks.independent_code(spec, 1000) == right).all()
+
+def test_another_code_book_than_the_runs_is_found(tiny, exported, tmp_path):
+    folder, interface = exported("gf2"), tiny.config().interface("gf2")
+    codes.write("gf2", interface, Vocabulary(300), None, tmp_path / "gf2.npy")
+    held = dataclasses.replace(subject(tiny, folder), codes_file=tmp_path / "gf2.npy")
+    assert "all codes distinct" in checks.code_book(held)
+    final = held.final.model_copy(update={"codes_sha256": "0" * 64})
+    with pytest.raises(checks.Failed, match=r"codes_sha256 in final\.json"):
+        checks.code_book(dataclasses.replace(held, final=final))
+    codes.write("gf2", code("gf2", seed=1), Vocabulary(300), None, tmp_path / "gf2.npy")
+    with pytest.raises(UserError, match="made for another code book"):
+        checks.code_book(held)

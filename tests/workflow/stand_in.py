@@ -12,11 +12,13 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import made_up
+
 from tokencodes import cli, codeversion, config
 from tokencodes.commandline import parse_line
 from tokencodes.data import store
 from tokencodes.errors import EXIT_STOPPED_EARLY, EXIT_USER_ERROR
-from tokencodes.files import write_json, write_text
+from tokencodes.files import digest, write_text
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
@@ -50,7 +52,10 @@ def train() -> None:
             while Path.cwd().exists() and not Path(name).exists():
                 time.sleep(0.05)
         (args.out / "checkpoints/step_0000002").mkdir(parents=True, exist_ok=True)
-        write_json(args.out / "final.json", {"interface": run.interface_name, "seed": run.seed, "code": code})
+        record = made_up.final(
+            interface=run.interface_name, seed=run.seed, run_sha256=digest(run.identity()), code=code
+        )
+        record.write(args.out / "final.json")
 
 
 def all_of(*paths: Path) -> None:
@@ -72,6 +77,8 @@ match stage:
         context.command.invoke(context)
     case "list" | "download" | "index" | "validate" | "report":
         all_of(args.out)
+    case "codes":
+        all_of(args.out, args.out.with_suffix(".json"))
     case "tokenizer":
         all_of(args.out / "tokenizer.json", args.out / "manifest.json")
     case "prepare":

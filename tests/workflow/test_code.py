@@ -47,9 +47,9 @@ def test_an_edit_of_the_model_retrains_after_a_warning(finished):
 
 
 def test_another_harness_scores_again(finished):
-    told = finished.folder / "src/lm_eval-99.0.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: lm_eval\nVersion: 99.0\n")
+    metadata = finished.folder / "src/lm_eval-99.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lm_eval\nVersion: 99.0\n")
     drawn = {"tables": 1, "figures": 1, "report": 1}
     assert finished.planned() == {"evaluate": 4} | drawn
 

@@ -11,10 +11,10 @@ DRAWN = {"tables": 1, "figures": 1, "report": 1}
 
 def test_a_first_run_makes_everything_and_a_second_run_does_nothing(fresh):
     output = fresh.snakemake()
-    for said in ("train is at work", "evaluate is at work", "steps (100%) done"):  # progress reaches the terminal
-        assert said in output
+    for progress in ("train is at work", "evaluate is at work", "steps (100%) done"):  # progress reaches the terminal
+        assert progress in output
     out = fresh.folder / "results" / "tiny"
-    for made in (
+    for path in (
         "config.yaml",
         "params.json",
         "data/store/manifest.json",
@@ -29,7 +29,7 @@ def test_a_first_run_makes_everything_and_a_second_run_does_nothing(fresh):
         "figures/loss.svg",
         "report.html",
     ):
-        assert (out / made).is_file(), made
+        assert (out / path).is_file(), path
     assert "train is at work" in (out / "logs/train/learned-s0.log").read_text()
     first = fresh.calls()
     assert first == sorted(set(first))  # nothing twice
@@ -111,8 +111,29 @@ def test_a_new_interface_runs_alone(finished):
     value = finished.config
     value["interfaces"]["gf2"] = {"kind": "code", "codebook": {"kind": "gf2"}}
     finished.configure(value)
-    one = {"train": 1, "export": 1, "validate": 1, "evaluate": 2}
+    one = {"codes": 1, "train": 1, "export": 1, "validate": 1, "evaluate": 2}
     assert finished.planned() == {"resolve": 1, "accounting": 1} | one | DRAWN
+
+
+def test_a_new_kind_of_code_book_runs_nothing_again(finished):
+    """One file more in codebooks/ is another kind for those who ask for it, and nothing to finished runs."""
+    kinds = finished.folder / "src/tokencodes/interfaces/codebooks"
+    text = (kinds / "binary.py").read_text().replace('Literal["binary"]', 'Literal["other"]')
+    (kinds / "other.py").write_text(text.replace("class BinaryCodebook", "class OtherCodebook"))
+    assert finished.planned() == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("codebooks/binary.py", ">> np.arange", "<< np.arange"),
+        ("vocabulary.py", "max(1,", "max(2,"),
+    ],
+)
+def test_an_edit_of_a_kind_makes_its_code_books_again(finished, path, old, new):
+    finished.edit(f"src/tokencodes/interfaces/{path}", old, new)
+    planned = finished.planned()
+    assert planned["codes"] == 1 and planned["train"] >= 1
 
 
 def test_a_new_task_is_scored_alone(finished):

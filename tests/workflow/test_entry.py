@@ -28,7 +28,7 @@ def test_a_config_file_stands_alone(fresh):
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         (("train", "max_stepz"), 5, "train.max_stepz: unknown key; did you mean 'max_steps'?"),
         (("train", "peak_lr"), -1, "train.peak_lr: "),
@@ -36,7 +36,7 @@ def test_a_config_file_stands_alone(fresh):
         (("data", "source", "path"), "nowhere", "data.source.path: nowhere is not a folder"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(fresh, path, value, said):
+def test_a_mistake_is_one_line_and_exit_code_2(fresh, path, value, message):
     config = fresh.config
     section = config
     for key in path[:-1]:
@@ -45,7 +45,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(fresh, path, value, said):
     fresh.configure(config)
     output = fresh.snakemake("--dry-run", code=2)
     lines = [line for line in output.splitlines() if line.startswith("tokencodes: error: ")]
-    assert len(lines) == 1 and said in lines[0]
+    assert len(lines) == 1 and message in lines[0]
     assert "Traceback" not in output and "File " not in output
 
 

@@ -1,4 +1,4 @@
-"""Failures and kills: what goes on, what is said, and what the next call does."""
+"""Failures and kills: what continues, what is reported, and what the next call does."""
 
 import os
 import re
@@ -98,8 +98,8 @@ def test_what_a_job_says_after_the_signal_that_stops_it_is_heard(fresh):
     os.killpg(job.pid, signal.SIGTERM)
     assert {"ready", "saved"} <= set(job.communicate(timeout=PATIENCE)[1].splitlines())
     assert job.returncode == 75
-    _, *said, ended = log.read_text().splitlines()
-    assert {"ready", "saved"} <= set(said)
+    _, *lines, ended = log.read_text().splitlines()
+    assert {"ready", "saved"} <= set(lines)
     assert re.fullmatch(r"=== exit code 75 after \d+ s, after a signal", ended)
     assert attempts.last_outcome(log) == "interrupted"
 
@@ -110,21 +110,21 @@ def test_a_log_keeps_what_earlier_attempts_said(fresh):
     fresh.snakemake()
     text = (fresh.folder / "results/tiny/logs/train/binary9-s0.log").read_text()
     assert text.count("train is at work") == 2 and text.count("=== exit code 2 ") == 1
-    begun = re.findall(
+    starts = re.findall(
         r"^=== \d{4}-\d\d-\d\d \S+ host \S+, GPUs .+; tokencodes \S+, torch \S+, snakemake", text, re.MULTILINE
     )
-    assert len(begun) == 4  # resolve and train, twice
+    assert len(starts) == 4  # resolve and train, twice
 
 
 def test_the_end_of_a_call_names_what_failed_its_log_and_what_runs_it_again(fresh):
     output = fresh.snakemake(
         "tables", "report", code=1, env={"STAND_IN_FAILS": "train binary9-s0,benchmarks corpus_validation"}
     )
-    told = [line.removeprefix("tokencodes: ") for line in output.splitlines() if line.startswith("tokencodes: ")]
-    assert "failed: train binary9 0: error: train binary9-s0 fails" in told
-    assert "  its log: results/tiny/logs/train/binary9-s0.log" in told
-    assert "failed: benchmarks corpus_validation: error: benchmarks corpus_validation fails" in told
-    (again,) = (line for line in told if line.startswith("  again:") and "binary9" in line)
+    lines = [line.removeprefix("tokencodes: ") for line in output.splitlines() if line.startswith("tokencodes: ")]
+    assert "failed: train binary9 0: error: train binary9-s0 fails" in lines
+    assert "  its log: results/tiny/logs/train/binary9-s0.log" in lines
+    assert "failed: benchmarks corpus_validation: error: benchmarks corpus_validation fails" in lines
+    (again,) = (line for line in lines if line.startswith("  again:") and "binary9" in line)
     command = shlex.split(again.removeprefix("  again:"))
     assert command[:2] == ["snakemake", "results/tiny/runs/binary9-s0/final.json"] and "tables" not in command
     done = subprocess.run([sys.executable, "-m", *command], cwd=fresh.folder, env=fresh.environment, check=False)

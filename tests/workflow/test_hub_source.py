@@ -62,9 +62,9 @@ def test_from_the_hub_to_the_store(project, server, tiny):
     # What an earlier try left of it, beside its place, is continued.
     server.gone, server.requests = set(), []
     server.commit("a/corpus", {name: content + b"more" for name, content in server.corpus.items()})
-    begun = server.corpus["part-1.parquet"][:10_000]
+    part = server.corpus["part-1.parquet"][:10_000]
     (data / "raw").mkdir(exist_ok=True)
-    (data / f"raw/.{SHARDS[1]}.parquet.{digest(server, 1)[:16]}.part").write_bytes(begun)
+    (data / f"raw/.{SHARDS[1]}.parquet.{digest(server, 1)[:16]}.part").write_bytes(part)
     project.snakemake(STORE)
     first, second = server.requests
     assert f"/resolve/{server.first}/part-1.parquet" in first.path and "/blob/" in second.path

@@ -1,11 +1,9 @@
 """Many jobs: what the workflow does, so that Snakemake's own work for a job does not grow with their number."""
 
-import inspect
 import re
 import shutil
 
 import pytest
-from snakemake.scheduling.job_scheduler import JobScheduler
 
 pytestmark = pytest.mark.workflow
 
@@ -24,8 +22,3 @@ def test_ready_jobs_are_looked_at_when_a_job_ends_and_not_all_the_time(fresh):
     assert fresh.planned("results/tiny/data/store/manifest.json") == {}
     jobs = 2 * SHARDS + 2  # downloads and prepares, the tokenizer, the index
     assert jobs / 2 <= looks <= 2 * jobs + 4
-
-
-def test_the_limit_is_where_the_workflow_takes_it_away():
-    """So that a Snakemake that keeps it elsewhere is noticed."""
-    assert "if self.job_rate_limiter is not None:" in inspect.getsource(JobScheduler.schedule)

@@ -8,6 +8,7 @@ from tokencodes.data.manifest import MANIFEST
 from tokencodes.data.source import shard_names
 from tokencodes.data.store import FILES
 from tokencodes.evaluate.catalogue import CORPUS_TASK
+from tokencodes.interfaces.spec import is_fixed
 from tokencodes.layout import Layout, model_name, task_name
 from tokencodes.planning.resources import by_stage
 
@@ -24,6 +25,8 @@ TRAINING = model_name("{interface}", "{seed}")
 TRAININGS = dict(interface=list(SETTINGS.interfaces), seed=SETTINGS.seeds)
 MODELS = expand(TRAINING, **TRAININGS)
 
+FIXED = [name for name, interface in SETTINGS.interfaces.items() if is_fixed(interface)]
+CODES = [LAYOUT.codes(name) for name in FIXED]
 RUNS = [LAYOUT.final(model) for model in MODELS]
 VALIDATIONS = [LAYOUT.validation(model) for model in MODELS]
 EVALUATIONS = [
@@ -54,6 +57,26 @@ if SETTINGS.train.n_gpus > 1:
 def one_of(names):
     """A wildcard's constraint."""
     return "|".join(re.escape(str(name)) for name in names) or "none"
+
+
+def codes_of(wildcards):
+    """The code book of a model's interface; none if its input is trained."""
+    return LAYOUT.codes(wildcards.interface) if wildcards.interface in FIXED else []
+
+
+def codes_option(wildcards):
+    """The same as an option of a stage."""
+    return ["--codes", codes_of(wildcards)] if codes_of(wildcards) else []
+
+
+def spelling(wildcards):
+    """The tokenizer, for codes that are made from the tokens' bytes."""
+    return f"{LAYOUT.tokenizer}/tokenizer.json" if SETTINGS.interfaces[wildcards.interface].codebook.spelled else []
+
+
+def code_files(wildcards):
+    """The user's own files that a code book is made from."""
+    return SETTINGS.interfaces[wildcards.interface].codebook.files
 
 
 wildcard_constraints:

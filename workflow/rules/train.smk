@@ -10,6 +10,7 @@ MODEL_FILES = dict(
 
 rule train:
     input:
+        codes=codes_of,
         store=LAYOUT.store_manifest,
     output:
         final=LAYOUT.final(TRAINING),
@@ -25,6 +26,7 @@ rule train:
     params:
         config=LAYOUT.config,
         launcher=lambda wildcards, resources: LAUNCHER,  # of resources: another number of ranks is no reason to rerun
+        codes=codes_option,
         store=subpath(input.store, parent=True),
         out=subpath(output.final, parent=True),
         settings=lambda wildcards: triggers.training(SETTINGS, wildcards.interface, int(wildcards.seed)),
@@ -36,12 +38,14 @@ rule train:
     shell:
         "logged {log:q} tokencodes resolve --config {params.config:q} --interface {wildcards.interface}"
         " --seed {wildcards.seed} --out {params.out:q}/run.yaml\n"
-        "logged {log:q} {params.launcher} train --run {params.out:q}/run.yaml --store {params.store:q} --out {params.out:q}"
+        "logged {log:q} {params.launcher} train --run {params.out:q}/run.yaml --store {params.store:q} {params.codes:q}"
+        " --out {params.out:q}"
 
 
 rule export:
     input:
         final=rules.train.output.final,
+        codes=codes_of,
         tokenizer=rules.tokenizer.output.tokenizer,
     output:
         **{key: f"{LAYOUT.model(TRAINING)}/{name}" for key, name in MODEL_FILES.items()},
@@ -56,13 +60,15 @@ rule export:
         **ASK["export"],
     params:
         run_dir=subpath(input.final, parent=True),
+        codes=codes_option,
         tokenizer=subpath(input.tokenizer, parent=True),
         out=subpath(output.weights, parent=True),
         code=codeversion.digest("tokencodes.train.export"),
     message:
         "export: {wildcards.interface}, seed {wildcards.seed}"
     shell:
-        "logged {log:q} tokencodes export --run-dir {params.run_dir:q} --tokenizer {params.tokenizer:q} --out {params.out:q}"
+        "logged {log:q} tokencodes export --run-dir {params.run_dir:q} --tokenizer {params.tokenizer:q} {params.codes:q}"
+        " --out {params.out:q}"
 
 
 if IS_MAIN and triggers.looks_at_params(sys.argv[1:]):

@@ -4,6 +4,7 @@ rule validate:
         weights=rules.export.output.weights,
         model=rules.export.output,
         final=rules.train.output.final,
+        codes=codes_of,
         store=LAYOUT.store_manifest,
     output:
         LAYOUT.validation(TRAINING),
@@ -19,10 +20,11 @@ rule validate:
     params:
         model=subpath(input.weights, parent=True),
         run_dir=subpath(input.final, parent=True),
+        codes=codes_option,
         store=subpath(input.store, parent=True),
-        code=codeversion.digest("tokencodes.validate.checks"),
+        code=lambda wildcards: triggers.validation_code(SETTINGS, wildcards.interface),
     message:
         "validate: {wildcards.interface}, seed {wildcards.seed}"
     shell:
         "logged {log:q} tokencodes validate --model {params.model:q} --run-dir {params.run_dir:q} --store {params.store:q}"
-        " --out {output:q}"
+        " {params.codes:q} --out {output:q}"

@@ -1,72 +1,67 @@
-"""The fixed code book: one code a token, V x K, a pure function of the config.
+"""What a kind of code book is: a spec that builds its own code book, and checks it by another way.
 
-Binary codes are uint8 (0 or 1); continuous ones float32. A code is looked up by integer id and never goes through
-floating point on its way.
+Each kind is one class in one file of `codebooks/`. Nothing else in the package names it.
 """
 
-import hashlib
+from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from tokencodes.errors import UserError
-from tokencodes.files import atomic_path
-from tokencodes.interfaces import gf2
-from tokencodes.interfaces.spec import Codebook, CodeInterface, TableInterface
-from tokencodes.interfaces.vocabulary import bits_needed
+from tokencodes.interfaces.vocabulary import Vocabulary
+from tokencodes.spec import Strict
 
 
-def width(spec: Codebook, vocab_size: int) -> int:
-    """The number of coordinates K of a code: what the config says, or ceil(log2 V)."""
-    return spec.width if spec.width is not None else bits_needed(vocab_size)
+class Codebook(Strict, ABC):
+    """One code per token, K coordinates each: the keys of a kind, and what they mean.
 
-
-def binary(ids: np.ndarray, n_bits: int) -> np.ndarray:
-    """Little-endian bits, c_j(t) = floor(t / 2^j) mod 2 (paper, Binary16): int64 (n,) -> uint8 (n, n_bits)."""
-    return ((ids[:, None] >> np.arange(n_bits, dtype=np.int64)) & 1).astype(np.uint8)
-
-
-def permutation(vocab_size: int, seed: int) -> np.ndarray:
-    """A seeded random order of the ids, int64 (V,): ids sorted by BLAKE2b-64 of (seed, id) (a control of ours)."""
-
-    def key(token: int) -> bytes:
-        return hashlib.blake2b(f"tokencodes permutation seed={seed} id={token}".encode("ascii"), digest_size=8).digest()
-
-    return np.array(sorted(range(vocab_size), key=lambda token: (key(token), token)), dtype=np.int64)
-
-
-def build(interface: CodeInterface, vocab_size: int) -> np.ndarray | None:
-    """The code book (V, K): uint8 for binary codes, float32 for `gaussian`; None for `learned`, which is a parameter.
-
-    Row t is the code of token t; with a permutation seed, the code that token permutation[t] would have had.
+    A subclass has the key `kind`, a `Literal` with its one name, and examples of its other keys.
     """
-    spec = interface.codebook
-    n_coordinates = width(spec, vocab_size)
-    ids = np.arange(vocab_size, dtype=np.int64)
-    if interface.permutation_seed is not None:
-        ids = permutation(vocab_size, interface.permutation_seed)
-    match spec.kind:
-        case "binary":
-            return binary(ids, n_coordinates)
-        case "gf2":
-            rows = gf2.sample_invertible(n_coordinates, spec.seed, spec.min_weight)
-            bias = gf2.sample_bias(n_coordinates, spec.seed) if spec.random_bias else 0
-            return gf2.apply(rows, binary(ids, n_coordinates), bias)
-        case "linear":
-            n_bits = bits_needed(vocab_size)
-            return gf2.apply(gf2.sample_redundant(n_coordinates, n_bits, spec.seed), binary(ids, n_bits))
-        case "gaussian":
-            stream = np.random.Generator(np.random.Philox(key=spec.seed))
-            return stream.standard_normal((vocab_size, n_coordinates), dtype=np.float32)[ids]
-        case "learned":
-            return None
 
+    kind: str
+    examples: ClassVar[tuple[dict, ...]] = ()  # keys besides `kind`, for a vocabulary of 300 tokens
+    trained: ClassVar[bool] = False  # the codes are parameters: there is nothing to build
+    spelled: ClassVar[bool] = False  # `build` needs the bytes of the tokens
+    structure: ClassVar[str | None] = None  # the name of the check that `examine` makes, if it makes one
 
-def command(interface: TableInterface | CodeInterface, vocab_size: int, name: str, out: Path) -> None:
-    """`tokencodes codes`: write the code book as .npy."""
-    codes = build(interface, vocab_size) if isinstance(interface, CodeInterface) else None
-    if codes is None:
-        raise UserError(f"interface {name!r} has no fixed code book: its input is trained; name a fixed one")
-    with atomic_path(out) as temporary, open(temporary, "wb") as file:
-        np.save(file, codes)
-    print(f"{out}: {codes.shape[0]} x {codes.shape[1]} {codes.dtype}")
+    @classmethod
+    def examples_in(cls, folder: Path) -> list[dict]:
+        """The examples; a kind that reads files writes them to `folder` first."""
+        return list(cls.examples)
+
+    @property
+    def files(self) -> list[str]:
+        """Files that the code book is made from."""
+        return []
+
+    @property
+    @abstractmethod
+    def is_binary(self) -> bool:
+        """Whether all coordinates are 0 or 1 (then the code book is uint8, else float32)."""
+
+    @abstractmethod
+    def coordinates(self, vocab_size: int) -> int:
+        """K, the number of coordinates."""
+
+    @abstractmethod
+    def build(self, vocabulary: Vocabulary) -> np.ndarray:
+        """The code book (V, K), uint8 (0 or 1) or float32: a pure function of the keys and the vocabulary."""
+
+    @abstractmethod
+    def again(self, vocabulary: Vocabulary) -> np.ndarray:
+        """The same values by another way than `build` takes: for validation."""
+
+    def problems(self, vocab_size: int, *, shared: bool) -> list[tuple[str, str]]:
+        """What is wrong with the keys for this vocabulary: pairs of a key and one line."""
+        width = self.coordinates(vocab_size)
+        needed = Vocabulary(vocab_size).bits
+        if self.is_binary and not shared and width < needed:
+            return [
+                ("width", f"{width} bits cannot tell vocab_size {vocab_size} tokens apart; use at least {needed}"),
+            ]
+        return []
+
+    def examine(self, codes: np.ndarray) -> str:
+        """For kinds with a `structure`: what the stored values alone show. Raises ValueError for a fault."""
+        raise NotImplementedError

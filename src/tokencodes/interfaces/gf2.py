@@ -123,3 +123,10 @@ def apply(rows: list[int], bits: np.ndarray, bias: int = 0) -> np.ndarray:
     matrix = to_array(rows, bits.shape[1]).astype(np.int64)
     offset = to_array([bias], len(rows)).astype(np.int64)
     return ((bits.astype(np.int64) @ matrix.T + offset) & 1).astype(np.uint8)
+
+
+def parities(rows: list[int], n: int, bias: int = 0) -> np.ndarray:
+    """The same for the numbers 0 to n - 1 as Python integers, without arrays on the way: uint8 (n, len(rows))."""
+    flips = [(bias >> i) & 1 for i in range(len(rows))]
+    pairs = list(zip(rows, flips, strict=True))
+    return np.array([[(mask & number).bit_count() & 1 ^ flip for mask, flip in pairs] for number in range(n)], np.uint8)

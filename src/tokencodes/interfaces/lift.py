@@ -34,6 +34,16 @@ def walsh_masks(width: int, d_model: int, seed: int) -> np.ndarray:
     return gf2.to_array(gf2.sample_redundant(d_model, width, seed)[:d_model], width)
 
 
+def matrix(kind: str, width: int, d_model: int, seed: int) -> np.ndarray | None:
+    """What a model stores, (d, K): R of `orthogonal`, float32; the masks of `hadamard`, uint8; None for `tile`."""
+    match kind:
+        case "orthogonal":
+            return orthogonal_matrix(width, d_model, seed)
+        case "hadamard":
+            return walsh_masks(width, d_model, seed)
+    return None
+
+
 def lift(codes: np.ndarray, kind: str, d_model: int, seed: int) -> np.ndarray:
     """The lifted codes, float32 (n, K) or uint8 (n, K) -> float32 (n, d): the definition, in NumPy."""
     width = codes.shape[1]

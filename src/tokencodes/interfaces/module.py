@@ -1,46 +1,53 @@
-"""The input interface as a torch module: code book x lift x scale, or the learned table.
+"""The input interface as a torch module: a code book under a lift, or the learned table.
 
-The code book is a persistent buffer: it is stored with the model and never trained. `build` is the one place where a
-config becomes a module.
+The code book is a persistent buffer: it is stored with the model and never trained. A new module has no codes yet: its
+buffers lie on the meta device, so that a model that was never filled or loaded cannot run. `fill` gives it the arrays
+of `interfaces.inputs`; loading weights does the same.
 """
 
+import hashlib
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tokencodes.interfaces import codebook, lift
-from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface
-
-NORM_CHUNK = 4096  # rows of lifted codes that exist at one time while their norm is measured
+from tokencodes.interfaces.form import CodeForm, TableForm
 
 
 class CodeInput(nn.Module):
     """x(t) = scale * lift(code(t)). Input ids int64 (..., T) -> float32 (..., T, d).
 
-    State: `codebook` (V, K), a persistent buffer, uint8 for binary codes and float32 for continuous ones; under a
-    learned code book the parameter `codebook` float32 (V, K) instead.
+    State: `codebook` (V, K), a persistent buffer, uint8 for binary codes and float32 for continuous ones; for trained
+    codes the parameter `codebook` float32 (V, K) instead. `lift` (d, K): float32 R of `orthogonal`, uint8 masks of
+    `hadamard`.
     """
 
-    def __init__(self, spec: CodeInterface, vocab_size: int, d_model: int, init_std: float):
+    def __init__(self, form: CodeForm, vocab_size: int, d_model: int):
         super().__init__()
-        self.kind, self.scale = spec.lift, scale(spec, vocab_size, d_model, init_std)
-        codes = codebook.build(spec, vocab_size)
-        width = codebook.width(spec.codebook, vocab_size)
-        if codes is None:
-            self.codebook = nn.Parameter(torch.empty(vocab_size, width))
+        self.kind, self.scale, self.d_model = form.lift, form.scale, d_model
+        if form.trained:
+            self.codebook = nn.Parameter(torch.empty(vocab_size, form.width))
         else:
-            self.register_buffer("codebook", torch.from_numpy(codes))
-        match self.kind:
-            case "tile":
-                self.repeats, self.d_model = math.ceil(d_model / width), d_model
-            case "orthogonal":
-                matrix = lift.orthogonal_matrix(width, d_model, spec.lift_seed)
-                self.register_buffer("lift", torch.from_numpy(matrix))
-            case "hadamard":
-                masks = lift.walsh_masks(width, d_model, spec.lift_seed)
-                self.register_buffer("lift", torch.from_numpy(masks))
+            values = torch.uint8 if form.is_binary else torch.float32
+            self.register_buffer("codebook", torch.empty(vocab_size, form.width, dtype=values, device="meta"))
+        if self.kind == "tile":
+            self.repeats = math.ceil(d_model / form.width)
+        else:
+            values = torch.uint8 if self.kind == "hadamard" else torch.float32
+            self.register_buffer("lift", torch.empty(d_model, form.width, dtype=values, device="meta"))
+
+    def fill(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Give each buffer its values. Raises ValueError if one is missing or of another shape or type."""
+        buffers = dict(self.named_buffers())
+        if arrays.keys() != buffers.keys():
+            raise ValueError(f"arrays {sorted(arrays)} do not fit the buffers {sorted(buffers)}")
+        for name, array in arrays.items():
+            values = torch.from_numpy(array.copy())
+            if values.shape != buffers[name].shape or values.dtype != buffers[name].dtype:
+                raise ValueError(f"{name}: {values.dtype} {tuple(values.shape)}, expected {tuple(buffers[name].shape)}")
+            setattr(self, name, values)
 
     def forward(self, ids: Tensor) -> Tensor:
         codes = self.codebook[ids].float()
@@ -56,26 +63,16 @@ class CodeInput(nn.Module):
         return x if self.scale == 1 else x * self.scale
 
 
-def scale(spec: CodeInterface, vocab_size: int, d_model: int, init_std: float) -> float:
-    """The one factor on all inputs: 1 for `unit`; for `matched`, what gives the inputs the root mean square norm of
-    freshly initialised learned rows, init_std * sqrt(d) (ours; in the paper the norms of 0/1 inputs and learned
-    rows differ).
-    """
-    if spec.scale == "unit" or spec.codebook.kind == "learned":  # a learned code starts with the rows' own spread
-        return 1.0
-    codes = codebook.build(spec, vocab_size)
-    assert codes is not None
-    if spec.lift == "hadamard":
-        return init_std  # every coordinate is +1 or -1
-    square = 0.0
-    for start in range(0, vocab_size, NORM_CHUNK):
-        part = lift.lift(codes[start : start + NORM_CHUNK], spec.lift, d_model, spec.lift_seed)
-        square += float(np.square(part, dtype=np.float64).sum())
-    return init_std * math.sqrt(d_model) / math.sqrt(square / vocab_size)
-
-
-def build(spec: Interface, vocab_size: int, d_model: int, init_std: float) -> nn.Module:
-    """The input module of an interface: `nn.Embedding` for the learned table, `CodeInput` for all others."""
-    if isinstance(spec, TableInterface):
+def build(form: TableForm | CodeForm, vocab_size: int, d_model: int) -> nn.Module:
+    """The input module of a form: `nn.Embedding` for the learned table, `CodeInput` for all others."""
+    if isinstance(form, TableForm):
         return nn.Embedding(vocab_size, d_model)
-    return CodeInput(spec, vocab_size, d_model, init_std)
+    return CodeInput(form, vocab_size, d_model)
+
+
+def sha256(values: Tensor) -> str:
+    """Hex SHA-256 of type, shape and little-endian bytes, as `interfaces.codes.sha256` gives it for an array."""
+    name = str(values.dtype).removeprefix("torch.")
+    hasher = hashlib.sha256(f"{name} {'x'.join(map(str, values.shape))}\n".encode())
+    hasher.update(values.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return hasher.hexdigest()

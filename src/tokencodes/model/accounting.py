@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from tokencodes import config
+from tokencodes.interfaces import inputs
 from tokencodes.interfaces.spec import Interface
 from tokencodes.model.shape import Counts, Params
 from tokencodes.model.spec import Model
@@ -15,7 +16,7 @@ from tokencodes.model.transformer import Transformer
 def count(interface: Interface, model: Model) -> Counts:
     """Trainable parameters by part, and the number of stored values that are not trained."""
     with torch.device("meta"):
-        net = Transformer(interface, model)
+        net = Transformer(inputs.form(interface, model.vocab_size), model)
     input_ = sum(p.numel() for p in net.decoder.input.parameters())
     head = sum(p.numel() for p in net.lm_head.parameters())
     trainable = sum(p.numel() for p in net.parameters() if p.requires_grad)

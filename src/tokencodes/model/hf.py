@@ -3,16 +3,13 @@
 Importing this module registers the model type `tokencodes`; `import tokencodes` does so when it is needed. Labels
 follow the Transformers convention (they are shifted inside the loss), while the trainer's targets are already shifted;
 logits are the same. A model that is loaded from disk is refused unless every tensor was there and the fixed code book
-equals, bit for bit, the one that its config defines (or that one rounded, if the model was saved in half precision).
+has the hash that its config states (or that of its rounded values, if the model was saved in half precision).
 """
 
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
@@ -20,12 +17,10 @@ from transformers.utils.generic import can_return_tuple
 from transformers.utils.output_capturing import capture_outputs
 
 from tokencodes.interfaces import module
-from tokencodes.model.hf_config import NAMES, TokenCodesConfig, to_config
-from tokencodes.model.transformer import Block, Decoder, Transformer
+from tokencodes.model.hf_config import TokenCodesConfig
+from tokencodes.model.transformer import Block, Decoder
 
-__all__ = ["NAMES", "TokenCodesConfig", "TokenCodesForCausalLM", "TokenCodesModel", "load", "to_config"]
-
-HALF = (torch.bfloat16, torch.float16)  # types in which a model may have been saved
+HALF = ("bfloat16", "float16")  # types in which a model may have been saved
 LOSS_OPTIONS = frozenset({"num_items_in_batch", "ignore_index", "shift_labels"})  # of Transformers' causal loss
 
 
@@ -195,63 +190,33 @@ def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch
 
 
 def buffer_differences(model: nn.Module) -> list[str]:
-    """Names of the buffers of the input interface that are not, bit for bit, what the model's config defines.
+    """Names of the buffers of the input interface that are not the ones whose hashes the model's config states.
 
-    A continuous buffer may also be, as a whole, the defined one rounded to half precision, as a model has it that was
-    saved in that: this is warned of. A buffer on the meta device holds no value to compare (`device_map="meta"`, or one
-    that is offloaded).
+    A continuous buffer may also be, as a whole, the stated one rounded to half precision, if the model was saved in
+    that: this gives a warning. A buffer on the meta device holds no value to compare (`device_map="meta"`, or one that
+    is offloaded).
     """
-    interface, settings = model.config.spec()
-    expected = dict(module.build(interface, settings.vocab_size, settings.d_model, settings.init_std).named_buffers())
-    stored = dict(model.get_input_embeddings().named_buffers())
     problems = []
-    for name, tensor in expected.items():
-        if stored[name].is_meta:
+    for name, stored in model.get_input_embeddings().named_buffers():
+        if stored.is_meta:
             continue
-        found = stored[name].detach().cpu()
-        if found.dtype != tensor.dtype and tensor.is_floating_point():
-            tensor = tensor.to(found.dtype)  # loaded in another precision on purpose
-        if torch.equal(found, tensor):
-            continue
-        if half := next((kind for kind, rounded in roundings(tensor) if torch.equal(found, rounded)), None):
-            warnings.warn(f"{name} was saved in {half}: it is what the config defines, rounded to that", stacklevel=3)
-            continue
-        meant = [tensor, *(rounded for _, rounded in roundings(tensor))] if found.shape == tensor.shape else []
-        wrong = min(
-            ((found != each).flatten(1).any(1).nonzero().flatten().tolist() for each in meant), key=len, default=[]
-        )
-        rows = f" in {len(wrong)} row(s), the first {wrong[0]}" if wrong else ""
-        problems.append(f"{name} differs from what the config defines{rows}")
+        stated = model.config.input_sha256.get(name, {})
+        values = stored.detach().cpu()
+        kind = next((kind for kind in stated if _is_in(values, kind, stated[kind])), None)
+        if kind is None:
+            problems.append(f"{name} is not the one whose hash config.json states")
+        elif kind in HALF and str(values.dtype) != f"torch.{kind}":
+            warnings.warn(f"{name} was saved in {kind}: it is the stated one, rounded to that", stacklevel=3)
     return problems
 
 
-def roundings(tensor: Tensor) -> Iterator[tuple[torch.dtype, Tensor]]:
-    """A continuous tensor as it is after having been stored in each half precision; of a binary one, nothing."""
-    if tensor.is_floating_point():
-        for kind in HALF:
-            yield kind, tensor.to(kind).to(tensor.dtype)
-
-
-def from_transformer(model: Transformer, settings: TokenCodesConfig) -> TokenCodesForCausalLM:
-    """The adapter around the trainer's weights (shared, not copied)."""
-    with torch.device("meta"):
-        adapter = TokenCodesForCausalLM(settings)
-    adapter.model.decoder, adapter.lm_head = model.decoder, model.lm_head
-    return adapter.eval()
-
-
-def to_transformer(adapter: TokenCodesForCausalLM) -> Transformer:
-    """The trainer's form of a loaded model (shared, not copied)."""
-    with torch.device("meta"):
-        model = Transformer(*adapter.config.spec())
-    model.decoder, model.lm_head = adapter.model.decoder, adapter.lm_head
-    return model.eval()
-
-
-def load(path: Path) -> TokenCodesForCausalLM:
-    """Load a model directory in float32 on the CPU, strictly (see `from_pretrained`)."""
-    transformers.utils.logging.disable_progress_bar()
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+def _is_in(values: Tensor, kind: str, sha256: str) -> bool:
+    """Whether values are exactly those of that hash, stored in the type `kind` or a wider one."""
+    dtype = getattr(torch, kind, None)
+    if not isinstance(dtype, torch.dtype) or (values.dtype != dtype and not values.is_floating_point()):
+        return False
+    stored = values.to(dtype)
+    return torch.equal(stored.to(values.dtype), values) and module.sha256(stored) == sha256
 
 
 AutoModel.register(TokenCodesConfig, TokenCodesModel, exist_ok=True)

@@ -4,7 +4,8 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface
+from tokencodes.errors import UserError
+from tokencodes.interfaces.form import CodeForm, TableForm
 from tokencodes.model.spec import Model
 from tokencodes.spec import parse
 
@@ -24,34 +25,40 @@ NAMES = {
 
 
 class TokenCodesConfig(PreTrainedConfig):
-    """config.json: the backbone under Transformers' names, and `interface`, that section of a run's config."""
+    """config.json: the backbone under Transformers' names, and the input interface.
+
+    `input_form` is what the model has to know of its input (`interfaces.form`). `input_sha256` has for each stored
+    array (`codebook`, `lift`) its hash by the type that it may be loaded in. `interface` is that section of the run's
+    config: it tells how the codes were made, and is not needed to run the model.
+    """
 
     model_type = "tokencodes"
     keys_to_ignore_at_inference = ("cache",)
 
-    def __init__(self, interface: dict[str, Any] | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        interface: dict[str, Any] | None = None,
+        input_form: dict[str, Any] | None = None,
+        input_sha256: dict[str, dict[str, str]] | None = None,
+        **kwargs: Any,
+    ):
         self.interface = dict(interface or {"kind": "table"})
+        self.input_form = dict(input_form or {"kind": "table"})
+        self.input_sha256 = dict(input_sha256 or {})
         for name in NAMES:
             if name in kwargs:
                 setattr(self, name, kwargs.pop(name))
         kwargs.setdefault("tie_word_embeddings", False)
         super().__init__(**kwargs)
 
-    def spec(self) -> tuple[Interface, Model]:
+    def spec(self) -> tuple[TableForm | CodeForm, Model]:
         """The typed description. Raises UserError if a key is missing, unknown or out of range."""
         where = "config.json"
+        if self.interface.get("kind") != self.input_form.get("kind"):
+            raise UserError(f"{where}: input_form does not fit interface; export the model again with this version")
         model = {ours: getattr(self, theirs) for theirs, ours in NAMES.items() if hasattr(self, theirs)}
-        kind = TableInterface if self.interface.get("kind") == "table" else CodeInterface
-        return parse(kind, self.interface, f"{where}: interface"), parse(Model, model, where)
-
-
-def to_config(interface: Interface, model: Model, **kwargs: Any) -> TokenCodesConfig:
-    """The Transformers config of a run."""
-    return TokenCodesConfig(
-        interface=interface.model_dump(mode="json"),
-        **{theirs: getattr(model, ours) for theirs, ours in NAMES.items()},
-        **kwargs,
-    )
+        form = TableForm if self.input_form.get("kind") == "table" else CodeForm
+        return parse(form, self.input_form, f"{where}: input_form"), parse(Model, model, where)
 
 
 AutoConfig.register("tokencodes", TokenCodesConfig, exist_ok=True)

@@ -7,15 +7,17 @@ matrix products are bfloat16 while norms and the angles of the rotations stay fl
 
 import hashlib
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from tokencodes.interfaces import module
-from tokencodes.interfaces.spec import Interface
+from tokencodes.interfaces.form import Form
 from tokencodes.model.spec import Model
 
 
@@ -101,10 +103,10 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """Input interface, blocks and final norm: ids int64 (B, T) -> hidden states (B, T, d)."""
 
-    def __init__(self, interface: Interface, model: Model):
+    def __init__(self, form: Form, model: Model):
         super().__init__()
         self.config = model
-        self.input = module.build(interface, model.vocab_size, model.d_model, model.init_std)
+        self.input = module.build(form, model.vocab_size, model.d_model)
         self.layers = nn.ModuleList(Block(model, layer) for layer in range(model.n_layers))
         self.norm = RMSNorm(model.d_model, model.norm_eps)
         self.checkpointing = False  # the trainer's choice; it changes memory and time, and no number
@@ -136,15 +138,31 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Decoder and untied output head, as the trainer holds it: ids int64 (B, T) -> logits (B, T, V)."""
+    """Decoder and untied output head, as the trainer holds it: ids int64 (B, T) -> logits (B, T, V).
 
-    def __init__(self, interface: Interface, model: Model):
+    A fixed code book is not there until `fill` or loading weights brings it.
+    """
+
+    def __init__(self, form: Form, model: Model):
         super().__init__()
-        self.decoder = Decoder(interface, model)
+        self.decoder = Decoder(form, model)
         self.lm_head = nn.Linear(model.d_model, model.vocab_size, bias=False)
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.lm_head(self.decoder(ids))
+
+    def fill(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Give the input interface its code book and lift (`interfaces.inputs`); a table takes none."""
+        if isinstance(self.decoder.input, module.CodeInput):
+            self.decoder.input.fill(arrays)
+
+
+def create(form: Form, arrays: Mapping[str, np.ndarray], settings: Model, seed: int) -> Transformer:
+    """A new model: its input filled with `arrays` (`interfaces.inputs`), its weights drawn from `seed`."""
+    model = Transformer(form, settings)
+    model.fill(arrays)
+    initialise(model, settings, seed)
+    return model
 
 
 def initialise(model: Transformer, settings: Model, seed: int) -> None:

@@ -15,13 +15,16 @@ from tokencodes import config
 from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import sha256_file, whole_folder, write_text
-from tokencodes.model import hf, origin, standalone
+from tokencodes.interfaces import codes, inputs
+from tokencodes.interfaces.spec import is_fixed
+from tokencodes.model import adapter, hf, origin, standalone
 from tokencodes.model.origin import Origin
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import checkpoint
 from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
 
+CODEBOOK = "decoder.input.codebook"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 # A folder is a model directory of ours, which may be replaced, if it has one of the first and nothing but the second.
 # (Before a rule runs again, Snakemake deletes what it declares, tokencodes.json among it, and leaves the rest.)
@@ -32,8 +35,8 @@ OURS = (
 )
 
 
-def trained(run_dir: Path) -> tuple[Run, Transformer, Final]:
-    """The run, its final weights (float32, CPU) and its final.json.
+def trained(run_dir: Path) -> tuple[Run, Transformer, inputs.Inputs, Final]:
+    """The run, its final weights (float32, CPU), its input and its final.json.
 
     Raises UserError if the run is not finished, or if the checkpoint is not the one that final.json names.
     """
@@ -46,12 +49,17 @@ def trained(run_dir: Path) -> tuple[Run, Transformer, Final]:
         raise UserError(f"{error}; train again") from None
     if found.manifest["files"]["model.safetensors"]["sha256"] != final.model_sha256:
         raise UserError(f"{path}: its weights are not those of {run_dir / 'final.json'}; train again")
-    model = Transformer(run.interface, run.model)
     try:
-        model.load_state_dict(found.tensors("model"), strict=True)
-    except (RuntimeError, SafetensorError) as error:
+        tensors = found.tensors("model")
+        codebook = tensors[CODEBOOK].numpy() if is_fixed(run.interface) else None
+        held = inputs.assemble(run.interface, codebook, run.model.vocab_size, run.model.d_model, run.model.init_std)
+        model = Transformer(held.form, run.model)
+        model.load_state_dict(tensors, strict=True, assign=True)
+    except (RuntimeError, KeyError, SafetensorError) as error:
         raise UserError(f"{path}: is not the model of {run_dir / 'run.yaml'} ({one_line(error)[:160]})") from None
-    return run, model.eval(), final
+    if held.codes_sha256 != final.codes_sha256:
+        raise UserError(f"{path}: its code book is not the one that {run_dir / 'final.json'} names; train again")
+    return run, model.eval(), held, final
 
 
 def end_of_text(tokenizer: Path) -> int:
@@ -101,17 +109,22 @@ The whole run, resolved, is in tokencodes.json.
 """
 
 
-def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
+def export(run_dir: Path, tokenizer: Path, out: Path, *, codes_file: Path | None = None) -> None:
     """Write `out`: config.json, model.safetensors, generation_config.json, tokenizer files, the model's code, README.md
     and tokencodes.json. Raises UserError if the tokenizer is not the run's, or if `out` is not free (see `place`).
     """
     place(out, run_dir, tokenizer)
     end = end_of_text(tokenizer)
-    run, model, final = trained(run_dir)
+    run, model, held, final = trained(run_dir)
+    if codes_file is not None:
+        codebook = codes.load(codes_file, run.interface, run.model.vocab_size)
+        if codes.sha256(codebook) != final.codes_sha256:
+            raise UserError(f"{codes_file}: is not the code book that {run_dir} was trained with")
     if sha256_file(tokenizer / "tokenizer.json") != final.tokenizer_sha256:
         raise UserError(f"{tokenizer / 'tokenizer.json'}: is not the tokenizer that {run_dir} was trained with")
-    settings = hf.to_config(
+    settings = adapter.to_config(
         run.interface,
+        held,
         run.model,
         bos_token_id=end,
         eos_token_id=end,
@@ -127,7 +140,7 @@ def export(run_dir: Path, tokenizer: Path, out: Path) -> None:
         "codes_sha256": final.codes_sha256,
         "run": run.model_dump(mode="json"),
     }
-    write_model(hf.from_transformer(model, settings).to(torch.float32), tokenizer, card(run, final), facts, out)
+    write_model(adapter.from_transformer(model, settings).to(torch.float32), tokenizer, card(run, final), facts, out)
     print(f"{out}: {sum(p.numel() for p in model.parameters()):,} parameters")
 
 
@@ -152,14 +165,14 @@ def place(out: Path, *sources: Path | None) -> Path:
 
 
 def write_model(
-    adapter: hf.TokenCodesForCausalLM,
+    model: hf.TokenCodesForCausalLM,
     tokenizer: Path | None,
     readme: str,
     facts: dict[str, Any],
     out: Path,
     check: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """A model directory: `adapter`, the tokenizer's files, the model's own code, README.md, and as tokencodes.json
+    """A model directory: `model`, the tokenizer's files, the model's own code, README.md, and as tokencodes.json
     `facts` and the hash of the weights.
 
     It is written under a temporary name; `check` may look at it there and refuse it. Then it takes the place of what
@@ -168,18 +181,18 @@ def write_model(
     place(out)
     try:
         with whole_folder(out, ours=OURS, what="a model") as folder:
-            _fill(folder, adapter, tokenizer, readme, facts)
+            _fill(folder, model, tokenizer, readme, facts)
             check(folder)
     except (PermissionError, FileExistsError, NotADirectoryError) as error:
         raise UserError(f"{out}: cannot be written ({os.strerror(error.errno).lower()}); name another folder") from None
 
 
 def _fill(
-    folder: Path, adapter: hf.TokenCodesForCausalLM, tokenizer: Path | None, readme: str, facts: dict[str, Any]
+    folder: Path, model: hf.TokenCodesForCausalLM, tokenizer: Path | None, readme: str, facts: dict[str, Any]
 ) -> None:
     """All files of a model directory."""
     transformers.utils.logging.disable_progress_bar()
-    adapter.save_pretrained(folder, max_shard_size="1TB")  # one file: its hash is the model's
+    model.save_pretrained(folder, max_shard_size="1TB")  # one file: its hash is the model's
     for name in TOKENIZER_FILES if tokenizer else ():
         if (tokenizer / name).exists():
             shutil.copyfile(tokenizer / name, folder / name)

@@ -20,9 +20,8 @@ from transformers import CONFIG_MAPPING
 from tokencodes import config
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import differences, inside, read_json, sha256_file
-from tokencodes.interfaces import module
-from tokencodes.interfaces.spec import Interface
-from tokencodes.model import hf, standalone
+from tokencodes.interfaces import inputs
+from tokencodes.model import adapter, standalone
 from tokencodes.model.spec import Model
 from tokencodes.model.transformer import Transformer
 from tokencodes.spec import Strict, parse
@@ -279,15 +278,14 @@ def ties(stated: dict[str, Any], keys: KeyMap, state: dict[str, Tensor]) -> list
 
 
 def assemble(
-    stored: dict[str, Tensor], keys: KeyMap, interface: Interface, model: Model
+    stored: dict[str, Tensor], keys: KeyMap, interface: inputs.Inputs, model: Model
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Our state dict from theirs, and what does not match, one line each."""
     with torch.device("meta"):
-        expected = Transformer(interface, model).state_dict()
+        expected = Transformer(interface.form, model).state_dict()
     wanted = expanded(keys, model.n_layers)
     problems, state, used = [], {}, set()
-    fixed = dict(module.build(interface, model.vocab_size, model.d_model, model.init_std).named_buffers())
-    fixed = {f"decoder.input.{name}": tensor for name, tensor in fixed.items()}
+    fixed = {f"decoder.input.{name}": torch.from_numpy(array) for name, array in interface.arrays.items()}
     if unknown := [name for name in wanted if name not in expected and name not in INPUTS]:
         problems.append(f"the key map names what is no tensor of ours: {listed(unknown)}")
     missing: list[str] = []
@@ -395,21 +393,28 @@ def import_checkpoint(
         if twice := sorted(stored.keys() & tensors.keys()):
             problems.append(f"{file}: holds again what a file before it has: {listed(twice)}")
         stored.update(tensors)
-    state, more = assemble(stored, keys, interface, model)
+    held = inputs.assemble(interface, None, model.vocab_size, model.d_model, model.init_std)
+    state, more = assemble(stored, keys, held, model)
     if problems := [*problems, *more, *ties(stated, keys, state)]:
         raise UserError("\n".join(line if line.startswith(str(weights)) else f"{weights}: {line}" for line in problems))
     with torch.device("meta"):
-        net = Transformer(interface, model)
+        net = Transformer(held.form, model)
     net.load_state_dict(state, strict=True, assign=True)
     ids = {} if end is None else {f"{kind}_token_id": end for kind in ("bos", "eos", "pad")}
     facts: dict[str, Any] = {
         "interface": name,
         "seed": None,
+        "codes_sha256": held.codes_sha256,
         "imported": {path.name: sha256_file(path) for path in files},
     }
-    adapter = hf.from_transformer(net, hf.to_config(interface, model, **ids, auto_map=standalone.AUTO_MAP))
+    settings_ = adapter.to_config(interface, held, model, **ids, auto_map=standalone.AUTO_MAP)
     export.write_model(
-        adapter, tokenizer, card(name, model, files), facts, out, lambda folder: check(net, folder, weights)
+        adapter.from_transformer(net, settings_),
+        tokenizer,
+        card(name, model, files),
+        facts,
+        out,
+        lambda folder: check(net, folder, weights),
     )
     print(f"{out}: {sum(p.numel() for p in net.parameters()):,} parameters of {len(stored)} tensors")
 
@@ -419,7 +424,7 @@ def check(net: Transformer, folder: Path, weights: Path) -> None:
     vocab_size = net.lm_head.out_features
     probe = torch.arange(N_PROBE)[None] * max(1, vocab_size // N_PROBE) % vocab_size
     with torch.no_grad():
-        logits, expected = hf.load(folder)(probe).logits, net.eval()(probe)
+        logits, expected = adapter.load(folder)(probe).logits, net.eval()(probe)
     if not logits.isfinite().all():
         raise UserError(f"{weights}: logits of its model are not finite; the weights overflow in float32")
     assert torch.equal(logits, expected), "a model directory gives other logits than the weights that it was made of"

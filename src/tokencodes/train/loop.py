@@ -24,7 +24,9 @@ from tokencodes.data.spec import data_digest
 from tokencodes.data.store import Store, verify
 from tokencodes.errors import StoppedEarly, UserError, one_line
 from tokencodes.files import digest, locked, sha256_file, write_text
-from tokencodes.model import shape, transformer
+from tokencodes.interfaces import codes, inputs
+from tokencodes.interfaces.spec import is_fixed
+from tokencodes.model import transformer
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.train import checkpoint, distributed, energy, metrics, optim
 from tokencodes.train.final import Final
@@ -93,9 +95,18 @@ def run_lock(out: Path) -> contextlib.AbstractContextManager[Any]:
 class Trainer:
     """One run on one rank."""
 
-    def __init__(self, run: Run, store: Store, out: Path, ranks: distributed.Ranks, stop: Stop):
+    def __init__(
+        self,
+        run: Run,
+        store: Store,
+        out: Path,
+        ranks: distributed.Ranks,
+        stop: Stop,
+        codes_file: Path | None = None,
+    ):
         self.run, self.store, self.out, self.ranks, self.stop = run, store, out, ranks, stop
         train, context = run.train, run.model.context_length
+        interface = read_inputs(run, codes_file)
         self.label = f"{run.interface_name}-s{run.seed}"
         self.folder = out / "checkpoints"
         self.last_good: Path | None = None  # the checkpoint that was continued from, or written last
@@ -103,11 +114,11 @@ class Trainer:
             "identity": run.identity(),
             "store_sha256": store.sha256,
             "tokenizer_sha256": store.manifest.tokenizer_sha256,
+            "codes_sha256": interface.codes_sha256,
         }
         self.code = codeversion.digest("tokencodes.train.loop")
         self.sampler = Sampler(store, "train", context, run.seed)
-        self.model = transformer.Transformer(run.interface, run.model)
-        transformer.initialise(self.model, run.model, run.seed)
+        self.model = transformer.create(interface.form, interface.arrays, run.model, run.seed)
         self.model.to(ranks.device)
         self.model.decoder.checkpointing = train.activation_checkpointing
         loss = SummedLoss(self.model, train.loss_chunk_tokens)
@@ -229,18 +240,6 @@ class Trainer:
             raise FloatingPointError(f"validation loss {loss} after step {step}; {self.where_to_go_back()}")
         return loss
 
-    def pace(self, seconds: float) -> dict[str, float | None]:
-        """Of a step of that many seconds: tokens/s over all ranks, MFU (null if no peak is known), peak memory."""
-        train = self.run.train
-        tokens_per_s = train.tokens_per_step / seconds
-        flops = shape.flops_per_token(self.run.model) * tokens_per_s
-        return {
-            "tokens_per_s": tokens_per_s,
-            "mfu": flops / (train.n_gpus * train.peak_tflops * 1e12) if train.peak_tflops else None,
-            "memory_mib": distributed.peak_memory_mib(self.ranks.device),
-            "step_s": seconds,
-        }
-
     # --------------------------------------------------------- save and load
 
     def resume(self) -> int:
@@ -324,7 +323,13 @@ class Trainer:
                         record["val_loss"] = self.validate(step)
                 if main:
                     seconds = time.monotonic() - begun
-                    pace = {"step": step, **self.pace(seconds), "data_s": data_s, "energy_j": meter.joules()}
+                    memory_mib = distributed.peak_memory_mib(self.ranks.device)
+                    pace = {
+                        "step": step,
+                        **metrics.pace(self.run, seconds, memory_mib),
+                        "data_s": data_s,
+                        "energy_j": meter.joules(),
+                    }
                     journal.append(record)
                     timing.append(pace)
                     if board is not None:
@@ -363,7 +368,7 @@ class Trainer:
             metrics_sha256=sha256_file(self.out / "metrics.jsonl"),
             store_sha256=self.store.sha256,
             tokenizer_sha256=manifest.tokenizer_sha256,
-            codes_sha256=None,
+            codes_sha256=self.facts["codes_sha256"],
             run_sha256=digest(self.run.identity()),
             code=self.code,
             versions=versions(),
@@ -426,9 +431,22 @@ def already_done(run: Run, out: Path) -> bool:
     return True
 
 
-def train(run: Run, store_dir: Path, out: Path, *, time_budget_min: float | None = None) -> None:
+def read_inputs(run: Run, codes_file: Path | None) -> inputs.Inputs:
+    """The model's input: from the file that `tokencodes codes` wrote, or without one from the run's own recipe."""
+    model, codebook = run.model, None
+    if codes_file is not None:
+        if not is_fixed(run.interface):
+            raise UserError(f"--codes {codes_file}: the input of {run.interface_name} is trained; leave --codes out")
+        codebook = codes.load(codes_file, run.interface, model.vocab_size)
+    return inputs.assemble(run.interface, codebook, model.vocab_size, model.d_model, model.init_std)
+
+
+def train(
+    run: Run, store_dir: Path, out: Path, *, codes_file: Path | None = None, time_budget_min: float | None = None
+) -> None:
     """Train `run` on the store into `out`: metrics.jsonl, timing.jsonl, checkpoints/, and last final.json.
 
+    `codes_file` is what `tokencodes codes` wrote; without it a fixed code book is built from the run's own recipe.
     Raises StoppedEarly (exit 75) after saving on SIGTERM, SIGUSR1, SIGINT or near the end of the time budget (minutes;
     the argument goes before the config's), UserError for what the user can mend, FloatingPointError for a loss or
     gradient norm that is not finite.
@@ -439,17 +457,19 @@ def train(run: Run, store_dir: Path, out: Path, *, time_budget_min: float | None
             if already_done(run, out):
                 metrics.say(f"{run.interface_name}-s{run.seed}", "final.json is there: nothing to do")
                 return
-            train_with(ranks, run, store_dir, out, stop)
+            train_with(ranks, run, codes_file, store_dir, out, stop)
 
 
-def train_with(ranks: distributed.Ranks, run: Run, store_dir: Path, out: Path, stop: Stop) -> None:
+def train_with(
+    ranks: distributed.Ranks, run: Run, codes_file: Path | None, store_dir: Path, out: Path, stop: Stop
+) -> None:
     """The part of `train` that holds the model, which is gone when the ranks part."""
     if run.train.tensorboard and ranks.main:
         metrics.summary_writer()  # or what is missing shows after the store has been read
     distributed.make_deterministic(run.train.cpu_threads, run.seed)
     store = Store.open(store_dir, vocab_size=run.model.vocab_size)
     check_store(run, store)
-    trainer = Trainer(run, store, out, ranks, stop)
+    trainer = Trainer(run, store, out, ranks, stop, codes_file)
     trainer.rehearse()
     if ranks.main:
         verify(store_dir)  # opening cannot see a changed token; hashing is minutes, training is weeks

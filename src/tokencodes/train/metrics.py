@@ -14,7 +14,10 @@ from typing import Any
 
 from tokencodes.errors import UserError
 from tokencodes.files import write_text
+from tokencodes.model.shape import flops_per_token
+from tokencodes.train.spec import Run
 
+TERA = 1e12
 REDRAW_S = 0.1  # a terminal's line is rewritten at most so often
 CLEAR_LINE = "\r\x1b[K"
 
@@ -90,6 +93,19 @@ def summary_writer() -> type:
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """All records of a journal."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def pace(run: Run, seconds: float, memory_mib: float) -> dict[str, float | None]:
+    """Of a step of that many seconds: tokens per second over all ranks, MFU (null without `peak_tflops`), memory."""
+    train = run.train
+    tokens_per_s = train.tokens_per_step / seconds
+    flops = flops_per_token(run.model) * tokens_per_s
+    return {
+        "tokens_per_s": tokens_per_s,
+        "mfu": flops / (train.n_gpus * train.peak_tflops * TERA) if train.peak_tflops else None,
+        "memory_mib": memory_mib,
+        "step_s": seconds,
+    }
 
 
 def clock(seconds: float) -> str:

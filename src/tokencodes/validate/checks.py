@@ -22,14 +22,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tokencodes import config
+from tokencodes.data import tokenizer
 from tokencodes.data.sampler import Sampler
 from tokencodes.data.store import Store
 from tokencodes.errors import UserError
 from tokencodes.files import read_json, sha256_file
-from tokencodes.interfaces import codebook, gf2, lift, module
-from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface
-from tokencodes.interfaces.vocabulary import bits_needed
-from tokencodes.model import hf, origin, shape
+from tokencodes.interfaces import codes, inputs, lift, module
+from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface, is_fixed
+from tokencodes.interfaces.vocabulary import Vocabulary
+from tokencodes.model import adapter, hf, hf_config, origin, shape
 from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.model.origin import Origin
 from tokencodes.model.transformer import Transformer
@@ -82,6 +83,7 @@ class Subject:
     store_dir: Path
     run: Run
     final: Final | None  # None: the same
+    codes_file: Path | None = None  # what `tokencodes codes` wrote
     _fresh: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -94,15 +96,29 @@ class Subject:
         return {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
 
     @cached_property
+    def inputs(self) -> inputs.Inputs:
+        """The input that the run's config defines, from the stored code book."""
+        model = self.run.model
+        codebook = self.codes.numpy() if is_fixed(self.run.interface) else None
+        return inputs.assemble(self.run.interface, codebook, model.vocab_size, model.d_model, model.init_std)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens, with their bytes if the codes depend on these."""
+        size, interface = self.run.model.vocab_size, self.run.interface
+        spelled = isinstance(interface, CodeInterface) and interface.codebook.spelled
+        return Vocabulary(size, tuple(tokenizer.token_bytes(self.model_dir)) if spelled else None)
+
+    @cached_property
     def trainer(self) -> Transformer:
         """The final checkpoint, or what was imported, in the trainer's own module."""
-        return hf.to_transformer(self.adapter) if self.run_dir is None else export.trained(self.run_dir)[1]
+        return adapter.to_transformer(self.adapter) if self.run_dir is None else export.trained(self.run_dir)[1]
 
     @cached_property
     def adapter(self) -> hf.TokenCodesForCausalLM:
         """The export, loaded through the Auto classes."""
         try:
-            return hf.load(self.model_dir)
+            return adapter.load(self.model_dir)
         except (ValueError, OSError, UserError, RuntimeError, SafetensorError) as error:
             raise Failed(" ".join(str(error).split())[:500]) from None
 
@@ -151,8 +167,9 @@ def files(subject: Subject) -> str:
 
 def configuration(subject: Subject) -> str:
     there = read_json(subject.model_dir / "config.json")
-    expected = hf.to_config(subject.run.interface, subject.run.model).to_dict()
-    keys = ("interface", "model_type", "tie_word_embeddings", *hf.NAMES)
+    run = subject.run
+    expected = adapter.to_config(run.interface, subject.inputs, run.model).to_dict()
+    keys = ("interface", "input_form", "input_sha256", "model_type", "tie_word_embeddings", *hf_config.NAMES)
     wrong = [
         f"{key} is {there.get(key)!r}, the run says {expected[key]!r}"
         for key in keys
@@ -165,13 +182,13 @@ def configuration(subject: Subject) -> str:
 def parameters(subject: Subject) -> str:
     run = subject.run
     with torch.device("meta"):
-        names = {name for name, _ in Transformer(run.interface, run.model).named_parameters()}
+        names = {name for name, _ in Transformer(subject.inputs.form, run.model).named_parameters()}
     found = sum(tensor.numel() for name, tensor in subject.stored.items() if name in names)
     parts = {"backbone": shape.backbone_parameters(run.model), "head": shape.head_parameters(run.model)}
     if isinstance(run.interface, TableInterface):
         parts["input"] = run.model.vocab_size * run.model.d_model
-    elif run.interface.codebook.kind == "learned":
-        parts["input"] = run.model.vocab_size * run.interface.codebook.width
+    elif run.interface.trained:
+        parts["input"] = run.model.vocab_size * run.interface.codebook.coordinates(run.model.vocab_size)
     expected = sum(parts.values())
     require(found == expected, f"{found:,} trainable values are stored, the closed form gives {expected:,}")
     return f"{found:,} trainable values, as the closed form gives"
@@ -194,84 +211,55 @@ def tensors(subject: Subject) -> str:
 # ------------------------------------------------------------- the interface
 
 
-def independent_code(spec: CodeInterface, vocab_size: int) -> np.ndarray:
-    """A binary code book by another way than the package's: text of the number, and parities of masked integers."""
-    book, n_bits = spec.codebook, bits_needed(vocab_size)
-    width = codebook.width(book, vocab_size)
-    order = range(vocab_size)
-    if spec.permutation_seed is not None:
-        order = codebook.permutation(vocab_size, spec.permutation_seed).tolist()
-    if book.kind == "binary":
-        rows = [[int(bit) for bit in f"{token:0{width}b}"[::-1]] for token in order]
-    else:
-        if book.kind == "gf2":
-            masks = gf2.sample_invertible(width, book.seed, book.min_weight)
-            bias = gf2.sample_bias(width, book.seed) if book.random_bias else 0
-        else:
-            masks, bias = gf2.sample_redundant(width, n_bits, book.seed), 0
-        flips = [(bias >> i) & 1 for i in range(width)]
-        rows = [
-            [((mask & token).bit_count() & 1) ^ flip for mask, flip in zip(masks, flips, strict=True)]
-            for token in order
-        ]
-    return np.array(rows, dtype=np.uint8)
-
-
 def code_book(subject: Subject) -> str:
-    spec, vocab_size = subject.run.interface, subject.run.model.vocab_size
-    codes = subject.codes.numpy()
-    expected = codebook.build(spec, vocab_size)
-    if spec.codebook.kind in ("binary", "gf2", "linear"):
-        expected = independent_code(spec, vocab_size)
+    """The stored code book against one that is made by another way (`Codebook.again`)."""
+    interface, vocab_size, stored = subject.run.interface, subject.run.model.vocab_size, subject.codes.numpy()
+    expected = codes.again(interface, subject.vocabulary)
     require(
-        codes.shape == expected.shape and codes.dtype == expected.dtype,
-        f"decoder.input.codebook is {codes.dtype} {codes.shape}, expected {expected.dtype} {expected.shape}",
+        stored.shape == expected.shape and stored.dtype == expected.dtype,
+        f"decoder.input.codebook is {stored.dtype} {stored.shape}, expected {expected.dtype} {expected.shape}",
     )
-    wrong = np.argwhere(codes != expected)
+    wrong = np.argwhere(stored != expected)
     require(
         len(wrong) == 0,
-        f"decoder.input.codebook: {len(wrong)} of {codes.size} entries are wrong, the first at token "
+        f"decoder.input.codebook: {len(wrong)} of {stored.size} entries are wrong, the first at token "
         f"{wrong[0][0] if len(wrong) else 0}, coordinate {wrong[0][1] if len(wrong) else 0}",
     )
-    distinct = len(np.unique(codes, axis=0))
-    require(distinct == vocab_size, f"only {distinct} of {vocab_size} codes are distinct")
-    return f"all {codes.shape[0]} x {codes.shape[1]} entries are right, all codes distinct"
+    distinct = codes.distinct(stored)
+    require(interface.shared or distinct == vocab_size, f"only {distinct} of {vocab_size} codes are distinct")
+    found = codes.sha256(stored)
+    if subject.codes_file is not None:
+        made = codes.load(subject.codes_file, interface, vocab_size)
+        require(codes.sha256(made) == found, f"the model's code book is not that of {subject.codes_file}")
+    if subject.final is not None:
+        require(subject.final.codes_sha256 == found, "codes_sha256 in final.json is not that of the model's code book")
+    entries = f"all {stored.shape[0]} x {stored.shape[1]} entries are right"
+    return f"{entries}, all codes distinct" if distinct == vocab_size else f"{entries}, {distinct} distinct codes"
 
 
-def gf2_map(subject: Subject) -> str:
-    """From the stored code book alone: A and b are read off it, then judged."""
-    book, codes = subject.run.interface.codebook, subject.codes.numpy().astype(np.int64)
-    vocab_size, width = codes.shape
-    require(subject.run.interface.permutation_seed is None, "A cannot be read off a permuted code book")
-    n_bits = bits_needed(vocab_size)
-    bias = codes[0]  # c(0) = 0, so its code is b
-    known = [
-        int("".join(str(bit) for bit in (codes[1 << j] ^ bias)[::-1]), 2) for j in range(n_bits) if 1 << j < vocab_size
-    ]
-    expected = gf2.sample_invertible(width, book.seed, book.min_weight)
-    columns = gf2.column_masks(expected, width)
-    require(known == columns[: len(known)], "the map that the code book shows is not A of the seed")
-    require(book.random_bias or not bias.any(), f"b is {bias.tolist()}, expected 0")
-    found = gf2.rank(expected)
-    require(found == width, f"A has rank {found} of {width}")
-    bound = gf2.weight_bound(width, book.min_weight)
-    weights = [mask.bit_count() for mask in (*expected, *columns)]
-    require(min(weights) >= bound, f"a row or column of A has weight {min(weights)}, below {bound}")
-    return f"rank {found}, smallest row or column weight {min(weights)}, b = {'random' if book.random_bias else 0}"
+def structure(subject: Subject) -> str:
+    """What the stored code book alone shows, for the kinds that have more to show (`Codebook.examine`)."""
+    interface = subject.run.interface
+    require(interface.permutation_seed is None, "the structure of a permuted code book cannot be read off it")
+    try:
+        return interface.codebook.examine(subject.codes.numpy())
+    except ValueError as error:
+        raise Failed(str(error)) from None
 
 
 def lift_deterministic(subject: Subject) -> str:
     spec, model = subject.run.interface, subject.run.model
-    first, again = (module.build(spec, model.vocab_size, model.d_model, model.init_std) for _ in range(2))
+    first, again = (module.build(subject.inputs.form, model.vocab_size, model.d_model) for _ in range(2))
     for each in (first, again):
         each.load_state_dict(
             {
                 name.removeprefix("decoder.input."): t
                 for name, t in subject.stored.items()
                 if name.startswith("decoder.input.")
-            }
+            },
+            assign=True,
         )
-    codes = subject.codes.numpy()
+    stored = subject.codes.numpy()
     worst = 0.0
     with torch.no_grad():
         for start in range(0, model.vocab_size, LIFT_CHUNK):
@@ -279,10 +267,10 @@ def lift_deterministic(subject: Subject) -> str:
             x, y = first(ids), again(ids)
             require(torch.equal(x, y), f"two lifts of ids {start}.. differ")
             defined = (
-                lift.lift(codes[start : start + LIFT_CHUNK], spec.lift, model.d_model, spec.lift_seed) * first.scale
+                lift.lift(stored[start : start + LIFT_CHUNK], spec.lift, model.d_model, spec.lift_seed) * first.scale
             )
             worst = max(worst, float(np.abs(x.numpy() - defined.astype(np.float32)).max()))
-    bound = 0.0 if spec.lift != "orthogonal" and spec.codebook.kind != "learned" else LOSS_TOLERANCE
+    bound = 0.0 if spec.lift != "orthogonal" and not spec.trained else LOSS_TOLERANCE
     require(worst <= bound, f"the lift is off its definition by up to {worst:.2e}")
     return f"{spec.lift}, scale {first.scale:.6g}: the inputs of all {model.vocab_size} tokens are as defined"
 
@@ -361,14 +349,13 @@ CODE_CHECKS: tuple[tuple[str, Callable[[Subject], str]], ...] = (
 OF_A_RUN = ("tensors", "logits_equal")  # held against a run's checkpoint; an import compares both itself
 
 
-def applicable(interface_: Interface, *, imported: bool = False) -> list[tuple[str, Callable[[Subject], str]]]:
+def applicable(interface: Interface, *, imported: bool = False) -> list[tuple[str, Callable[[Subject], str]]]:
     """The checks that a model of an interface must pass, in order."""
     checks = list(CHECKS)
-    if isinstance(interface_, CodeInterface):
-        fixed = interface_.codebook.kind != "learned"
-        checks[4:4] = [pair for pair in CODE_CHECKS if fixed or pair[0] != "code_book"]
-        if interface_.codebook.kind == "gf2" and interface_.permutation_seed is None:
-            checks.insert(5, ("gf2_map", gf2_map))
+    if isinstance(interface, CodeInterface):
+        checks[4:4] = [pair for pair in CODE_CHECKS if is_fixed(interface) or pair[0] != "code_book"]
+        if interface.codebook.structure and interface.permutation_seed is None:
+            checks.insert(5, (interface.codebook.structure, structure))
     return [pair for pair in checks if not (imported and pair[0] in OF_A_RUN)]
 
 
@@ -381,7 +368,12 @@ def _imported(model_dir: Path, settings: config.Config) -> Run:
 
 
 def validate(
-    model_dir: Path, run_dir: Path | None, store_dir: Path, out: Path, settings: config.Config | None = None
+    model_dir: Path,
+    run_dir: Path | None,
+    store_dir: Path,
+    out: Path,
+    settings: config.Config | None = None,
+    codes_file: Path | None = None,
 ) -> None:
     """Run all checks on an export and write {"passed", "checks": [{"name", "passed", "detail"}]} to `out`.
 
@@ -395,7 +387,9 @@ def validate(
         raise UserError("validate: give --run-dir, or for an imported model --config")
     final = Final.read(run_dir / "final.json") if run_dir else None
     run = config.load_run(run_dir / "run.yaml") if run_dir else _imported(model_dir, settings)
-    subject = Subject(model_dir, run_dir, store_dir, run, final)
+    subject = Subject(
+        model_dir, run_dir, store_dir, run, final, codes_file if isinstance(run.interface, CodeInterface) else None
+    )
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)
     results = []

@@ -1,0 +1,32 @@
+"""A trained code under a fixed lift (ours: the paper's weakness 8)."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tokencodes.interfaces.codebook import Codebook
+from tokencodes.interfaces.vocabulary import Vocabulary
+
+
+class LearnedCodebook(Codebook):
+    """A trainable V x K code under a fixed lift: separates fixedness from dimension."""
+
+    kind: Literal["learned"]
+    width: int = Field(ge=1, description="coordinates of a code")
+
+    examples: ClassVar = ({"width": 9},)
+    trained: ClassVar = True
+
+    @property
+    def is_binary(self) -> bool:
+        return False
+
+    def coordinates(self, vocab_size: int) -> int:
+        return self.width
+
+    def build(self, vocabulary: Vocabulary) -> np.ndarray:
+        raise TypeError("a learned code is a parameter of the model: there is no code book to build")
+
+    def again(self, vocabulary: Vocabulary) -> np.ndarray:
+        raise TypeError("a learned code is a parameter of the model: there is no code book to compare")

@@ -1,0 +1,36 @@
+"""A redundant binary code: more bits than the ids need (ours: the paper's weakness 4)."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tokencodes.interfaces import gf2
+from tokencodes.interfaces.codebook import Codebook
+from tokencodes.interfaces.codebooks.binary import bits
+from tokencodes.interfaces.vocabulary import Vocabulary
+
+
+class LinearCodebook(Codebook):
+    """G c over GF(2) of the id's bits c; the first K rows of G are the identity, the others are seeded."""
+
+    kind: Literal["linear"]
+    width: int = Field(ge=2, le=512, description="bits of a code, more than ceil(log2 V)")
+    seed: int = Field(12345, ge=0, description="of G")
+
+    examples: ClassVar = ({"width": 14}, {"width": 40, "seed": 3})
+
+    @property
+    def is_binary(self) -> bool:
+        return True
+
+    def coordinates(self, vocab_size: int) -> int:
+        return self.width
+
+    def build(self, vocabulary: Vocabulary) -> np.ndarray:
+        rows = gf2.sample_redundant(self.width, vocabulary.bits, self.seed)
+        return gf2.apply(rows, bits(np.arange(vocabulary.size, dtype=np.int64), vocabulary.bits))
+
+    def again(self, vocabulary: Vocabulary) -> np.ndarray:
+        """Bit i of a token's code as the parity of row i of G and the token's number."""
+        return gf2.parities(gf2.sample_redundant(self.width, vocabulary.bits, self.seed), vocabulary.size)
