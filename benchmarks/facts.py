@@ -4,18 +4,22 @@
 
 Lines are those of Python files (and of rules, for the workflow), blank ones and comments included. With --before, each
 row also has the lines at that git revision. A digest is that of a rule's `code`: an edit of one of its modules makes
-the rule's jobs run again.
+the rule's jobs run again. Those of `codes` and `validate` are shown with all kinds of code books; a job has its own
+kind only.
 """
 
 import argparse
 import ast
+import inspect
+import pkgutil
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from tokencodes import codeversion, triggers
+from tokencodes.interfaces import codebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = PurePosixPath("src/tokencodes")
@@ -76,9 +80,20 @@ def entries(rules: dict[str, str]) -> dict[str, list[str]]:
         for name, body in re.findall(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL):
             if call := re.search(r"\bdigest\(([^)]*)\)", body):
                 modules[name] = re.findall(r'"(tokencodes[\w.]*)"', call[1])
-            elif "triggers.training_code" in body:
-                modules[name] = [triggers.TRAINING]
+            elif call := re.search(r"\btriggers\.(\w+_code)\(", body):
+                modules[name] = _entries_of(getattr(triggers, call[1]))
     return modules
+
+
+def _entries_of(trigger: Callable[..., str]) -> list[str]:
+    """The entry modules that a function of triggers.py names, by its source."""
+    source = inspect.getsource(trigger)
+    names = re.findall(r'"(tokencodes[\w.]*)"', source)
+    if "TRAINING" in source:
+        names.append(triggers.TRAINING)
+    if "kind_modules" in source:
+        names += sorted(f"{codebooks.__name__}.{module.name}" for module in pkgutil.iter_modules(codebooks.__path__))
+    return names
 
 
 def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:

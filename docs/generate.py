@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from tokencodes import cli, config
+from tokencodes.data.listing import Listing
 from tokencodes.data.manifest import ShardManifest, ShardTiming, StoreManifest, TokenizerManifest
 from tokencodes.interfaces.codes import CodesRecord
 from tokencodes.model.origin import Origin
@@ -33,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each record, by the file that holds it in results/<name>/.
 RECORDS: dict[str, type[Record]] = {
     "params.json": Params,
+    "data/listing-<digest>.json": Listing,
     "data/tokenizer/manifest.json": TokenizerManifest,
     "data/store/<shard>/manifest.json": ShardManifest,
     "data/store/<shard>/timing.json": ShardTiming,
@@ -48,12 +50,8 @@ def generated() -> dict[Path, str]:
     """The text of each file that this script writes."""
     keys = (ROOT / "config/README.md").read_text()
     for name in SECTIONS:
-        if f"<!-- keys of {name} -->" not in keys:
-            continue  # until each key of it has a description
         keys = _replaced(keys, f"keys of {name}", _table(("key", "default", "meaning"), key_rows(name)))
-    records = (ROOT / "results/README.md").read_text()
-    if "<!-- records -->" in records:  # until each field of them has a description
-        records = _replaced(records, "records", "\n\n".join(record_tables()))
+    records = _replaced((ROOT / "results/README.md").read_text(), "records", "\n\n".join(record_tables()))
     return {
         ROOT / "config/schema.json": config.schema_text() + "\n",
         ROOT / "config/README.md": keys,
@@ -168,15 +166,18 @@ def _meaning(where: str, field: FieldInfo) -> str:
 
 def record_tables() -> Iterator[str]:
     """A heading, what the record is, and a table of its keys, for each record."""
-    for path, record in RECORDS.items():
-        rows = [
-            *_record_rows(record, ""),
-            (f"`{VERSION}`", f"{record.version}; goes up when a key changes its meaning"),
-        ]
-        rows.append((f"`{DIGEST}`", "SHA-256 of all other keys; the reader compares it"))
-        made_by = f"Written by `{record.made_by}`."
-        table = _table(("key", "meaning"), rows)
-        yield f"### `{path}`\n\n{_first_paragraph(record)} {made_by}\n\n{table}"
+    return (record_table(path, record) for path, record in RECORDS.items())
+
+
+def record_table(path: str, record: type[Record]) -> str:
+    rows = [
+        *dict.fromkeys(_record_rows(record, "")),
+        (f"`{VERSION}`", f"{record.version}; goes up when a key changes its meaning"),
+    ]
+    rows.append((f"`{DIGEST}`", "SHA-256 of all other keys; the reader compares it"))
+    summary = _first_paragraph(record)
+    made_by = "" if record.made_by in summary else f" Written by `{record.made_by}`."
+    return f"### `{path}`\n\n{summary}{made_by}\n\n{_table(('key', 'meaning'), rows)}"
 
 
 def _record_rows(record: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:

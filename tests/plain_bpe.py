@@ -1,11 +1,14 @@
-"""Byte-level BPE written out plainly, as an oracle for tokenizers; and texts that are hard for them."""
+"""What encoders are compared with: BPE written out plainly, and `tokenizers`; and texts that are hard for them."""
 
 import functools
 import itertools
+import json
 import unicodedata
 
 import regex
 from hypothesis import strategies as st
+
+from tokencodes.data.encoder import Encoder
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))  # all planes, unassigned code points too
 ASSIGNED = st.characters(exclude_categories=["Cs", "Cn"])  # the same in all versions of Unicode since Python's
@@ -65,3 +68,18 @@ class PlainBPE:
 
     def encode(self, text: str) -> list[int]:
         return [i for piece in pieces(text) for i in self.piece(piece)]
+
+
+def by_reference(encoder: Encoder, texts: list[str]) -> list[list[int]]:
+    return [each.ids for each in encoder.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def same(encoder: Encoder, texts: list[str]) -> None:
+    for text, ids, expected in zip(texts, encoder.encode_batch(texts), by_reference(encoder, texts), strict=True):
+        assert ids.tolist() == expected, repr(text[:200])
+
+
+def changed(value, change) -> dict:
+    value = json.loads(json.dumps(value))
+    change(value)
+    return value

@@ -238,16 +238,16 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def differences(there: Any, here: Any, key: str = "") -> list[str]:
+def differences(stored: Any, current: Any, key: str = "") -> list[str]:
     """Where two nested dicts differ: "train.peak_lr is 0.001 there and 0.002 here"."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        names = list(dict.fromkeys([*there, *here]))
+    if isinstance(stored, dict) and isinstance(current, dict):
+        names = list(dict.fromkeys([*stored, *current]))
         return [
             line
             for name in names
-            for line in differences(there.get(name), here.get(name), f"{key}.{name}" if key else name)
+            for line in differences(stored.get(name), current.get(name), f"{key}.{name}" if key else name)
         ]
-    return [] if there == here else [f"{key} is {there!r} there and {here!r} here"]
+    return [] if stored == current else [f"{key} is {stored!r} there and {current!r} here"]
 
 
 def lock(file: IO[Any] | int, *, wait: bool = False) -> bool:

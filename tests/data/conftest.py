@@ -15,6 +15,7 @@ import stages
 from hub_server import PATTERN, SHARDS, Hub, files, use
 from tokencodes import cli, config
 from tokencodes.data import hub, wheel
+from tokencodes.data.encoder import Encoder
 from tokencodes.spec import parse
 
 FULL_V = 49_152  # the SmolLM2 family's vocabulary
@@ -35,6 +36,16 @@ def full(full_config, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("full") / "tokenizer"
     stages.build_tokenizer(full_config, folder)
     return folder
+
+
+@pytest.fixture(scope="session", params=["full", "cut"])
+def encoder(request, full, quickstart, tmp_path_factory) -> Encoder:
+    """The whole vocabulary, and the quickstart's."""
+    if request.param == "full":
+        return Encoder(full)
+    folder = tmp_path_factory.mktemp("cut")
+    stages.build_tokenizer(quickstart, folder)
+    return Encoder(folder)
 
 
 @pytest.fixture(scope="session")

@@ -403,9 +403,8 @@ def test_after_kill_9_the_next_try_asks_for_the_rest(server, place, tmp_path, mo
     first = start(server, place, tmp_path, "download", *where)
     digest = hashlib.sha256(content(0)).hexdigest()
     partial = place.raw / f".{SHARDS[0]}.parquet.{digest[:16]}.part"
-    end = time.monotonic() + 60
     while not (partial.exists() and partial.stat().st_size > 1_900_000):
-        assert first.poll() is None and time.monotonic() < end
+        assert first.poll() is None
         time.sleep(0.02)
     second = start(server, place, tmp_path, "download", *where)
     out, err = second.communicate()

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tokencodes import files
 from tokencodes.data import prepare, store
+from tokencodes.data.encoder import Encoder
 from tokencodes.data.manifest import ShardManifest
 from tokencodes.errors import UserError
 
@@ -216,7 +217,7 @@ def test_a_disk_that_fills_anywhere_is_one_line(bench, place, monkeypatch, snaps
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    targets = {"open": (prepare._SplitWriter, "add"), "write_split": (store, "write_split"), "save": (np, "save")}
+    targets = {"open": (prepare.SplitWriter, "add"), "write_split": (store, "write_split"), "save": (np, "save")}
     targets |= {"manifest": (ShardManifest, "write"), "mkdir": (Path, "mkdir")}
     monkeypatch.setattr(*targets[place], full)
     assert "s: the disk is full (No space left on device); nothing was changed there" in one_line(*command)
@@ -242,3 +243,30 @@ def test_an_interrupt_is_no_half_shard(bench, monkeypatch, snapshot):
     with pytest.raises(KeyboardInterrupt):
         bench.prepare(documents(40))
     assert snapshot(bench.out) == before and ".scratch" not in os.listdir(bench.out)
+
+
+# ------------------------------------------------------------------ rechecking
+
+
+def test_a_difference_stops_the_shard(bench, monkeypatch):
+    """Not as the user's mistake: with the document's name."""
+    right = Encoder.encode_batch
+    monkeypatch.setattr(Encoder, "encode_batch", lambda self, texts: [ids[::-1] for ids in right(self, texts)])
+    rows = pa.table({"text": ["abc dgh fee " * 9] * 3, "id": ["first", "second", "third"]})
+    with pytest.raises(RuntimeError, match="shard s: `tokenizers` encodes document 'first' otherwise"):
+        bench.prepare(rows)
+    assert not (bench.out / "manifest.json").exists()
+
+
+def test_one_in_a_thousand_is_encoded_again(bench, monkeypatch):
+    again = []
+    right = Encoder.reference
+    monkeypatch.setattr(Encoder, "reference", lambda self, text: again.append(text) or right(self, text))
+    monkeypatch.setattr(prepare, "RECHECKED", 0.1)
+    bench.prepare(
+        pa.table({"text": [f"abc dgh fee {i} " * 9 for i in range(400)], "id": [f"d{i}" for i in range(400)]})
+    )
+    assert 15 < len(again) < 70  # 40 expected, with 6 standard deviations
+    first, again[:] = list(again), []
+    bench.prepare()
+    assert again == first

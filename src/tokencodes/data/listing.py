@@ -24,20 +24,20 @@ REMEDY = "make it again: `tokencodes list`"
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    path: str  # in the repository
-    size: int = Field(ge=0, strict=True)  # bytes
+    path: str = Field(description="of the file in the repository")
+    size: int = Field(ge=0, strict=True, description="bytes")
 
 
 class LargeFile(_Entry):
     """A file in the hub's large storage (LFS, Xet)."""
 
-    sha256: str = Field(pattern=SHA256)
+    sha256: str = Field(pattern=SHA256, description="of a file in the hub's large storage")
 
 
 class SmallFile(_Entry):
     """A file in the repository itself, by git's hash of a blob."""
 
-    git_sha1: str = Field(pattern=r"^[0-9a-f]{40}$")
+    git_sha1: str = Field(pattern=r"^[0-9a-f]{40}$", description="git's hash of a file in the repository itself")
 
 
 class Listing(Record):
@@ -46,13 +46,15 @@ class Listing(Record):
     kind: ClassVar[str] = "the listing of a corpus"
     made_by: ClassVar[str] = "tokencodes list"
 
-    repo: str
-    revision: str
-    pattern: str
-    n_shards: int
-    commit: Annotated[str, Field(pattern=hub.COMMIT.pattern)]
-    endpoint: str  # where the hub was asked; the address of a mirror changes nothing else
-    files: dict[str, LargeFile | SmallFile]
+    repo: str = Field(description="the dataset, as owner/name")
+    revision: str = Field(description="as the config states it")
+    pattern: str = Field(description="path of a shard in the repository")
+    n_shards: int = Field(description="number of shards")
+    commit: Annotated[str, Field(pattern=hub.COMMIT.pattern)] = Field(
+        description="for which the revision stood when the hub was asked"
+    )
+    endpoint: str = Field(description="address of the hub or mirror that was asked")
+    files: dict[str, LargeFile | SmallFile] = Field(description="the raw shards' files, by shard")
 
     def file(self, shard: str) -> hub.File:
         """The file of a shard."""

@@ -23,22 +23,21 @@ Hash = Annotated[str, Field(pattern=SHA256)]
 
 
 class TokenizerManifest(Record):
-    """`sha256` is that of tokenizer.json. `bytes_without_token` are byte values that the vocabulary cannot express.
-
-    `commit` is the commit of the hub's repository that the tokenizer comes from; None for other sources.
-    """
+    """The tokenizer of a run, and the bytes that its vocabulary cannot express."""
 
     kind: ClassVar[str] = "the manifest of a tokenizer"
     made_by: ClassVar[str] = "tokencodes tokenizer"
 
-    sha256: Hash
-    vocab_size: int = Field(ge=1)
-    merges: Count
-    eos_token_id: Count
-    control_tokens: list[str]
-    bytes_without_token: list[Annotated[int, Field(ge=0, le=255)]]
-    source: Tokenizer
-    commit: str | None = None
+    sha256: Hash = Field(description="of tokenizer.json")
+    vocab_size: int = Field(ge=1, description="number of ids")
+    merges: Count = Field(description="number of merges of the BPE")
+    eos_token_id: Count = Field(description="id of the end-of-text token")
+    control_tokens: list[str] = Field(description="texts of the tokens that stand for no text")
+    bytes_without_token: list[Annotated[int, Field(ge=0, le=255)]] = Field(
+        description="byte values that the vocabulary cannot express"
+    )
+    source: Tokenizer = Field(description="the entry of the config")
+    commit: str | None = Field(None, description="of the hub's repository; null for other sources")
 
 
 class _Part(BaseModel):
@@ -50,8 +49,8 @@ class _Part(BaseModel):
 class SplitCounts(_Part):
     """Documents of a split, and their tokens."""
 
-    documents: Count
-    tokens: Count
+    documents: Count = Field(description="number of documents")
+    tokens: Count = Field(description="their tokens")
 
 
 class Lengths(_Part):
@@ -60,9 +59,12 @@ class Lengths(_Part):
     The last bin includes its upper edge, as in `numpy.histogram`.
     """
 
-    edges: list[int] = Field(min_length=2)
-    kept: list[Count]
-    too_few_tokens: list[Count]
+    edges: list[int] = Field(
+        min_length=2,
+        description="bounds of the bins, in tokens; a bin includes its lower bound, the last one both",
+    )
+    kept: list[Count] = Field(description="kept documents per bin")
+    too_few_tokens: list[Count] = Field(description="documents per bin that were dropped as too short")
 
     @model_validator(mode="after")
     def _one_bin_between_two_edges(self) -> Self:
@@ -79,14 +81,14 @@ class Counts(_Part):
     Every row is accounted for: `rows_in` is `kept` and the sum of `dropped`, which counts rows by reason.
     """
 
-    rows_in: Count
-    kept: Count
-    dropped: dict[str, Count]
-    tokens: Count
-    train: SplitCounts
-    validation: SplitCounts
-    characters: Count
-    bytes: Count
+    rows_in: Count = Field(description="rows of the raw shard: kept, and dropped by reason")
+    kept: Count = Field(description="rows that became documents of the store")
+    dropped: dict[str, Count] = Field(description="dropped rows by reason ([reasons](../docs/data.md#rows))")
+    tokens: Count = Field(description="tokens of the kept documents")
+    train: SplitCounts = Field(description="the training split")
+    validation: SplitCounts = Field(description="the validation split")
+    characters: Count = Field(description="characters of the kept texts")
+    bytes: Count = Field(description="bytes of the kept texts in UTF-8")
 
     @model_validator(mode="after")
     def _they_add_up(self) -> Self:
@@ -128,11 +130,11 @@ def total(counts: Iterable[Counts]) -> Counts:
 class _Prepared(Counts, Record):
     """What the manifests of a shard and of a store share."""
 
-    format_version: Literal[1] = FORMAT
-    vocab_size: int = Field(ge=1)
-    tokenizer_sha256: Hash
-    data_sha256: Hash  # tokencodes.data.spec.data_digest of the config
-    lengths: Lengths
+    format_version: Literal[1] = Field(FORMAT, description="of the Arrow files")
+    vocab_size: int = Field(ge=1, description="number of ids of the tokenizer")
+    tokenizer_sha256: Hash = Field(description="of tokenizer.json")
+    data_sha256: Hash = Field(description="digest of the config's keys that decide the store")
+    lengths: Lengths = Field(description="histograms of the documents' lengths")
 
     @model_validator(mode="after")
     def _lengths_count_the_documents(self) -> Self:
@@ -146,8 +148,8 @@ class _Prepared(Counts, Record):
 class FileFacts(_Part):
     """Hash and size of one file of a shard."""
 
-    sha256: Hash
-    bytes: Count
+    sha256: Hash = Field(description="of the file")
+    bytes: Count = Field(description="its size")
 
 
 class ShardManifest(_Prepared):
@@ -160,10 +162,10 @@ class ShardManifest(_Prepared):
     kind: ClassVar[str] = "the manifest of a shard"
     made_by: ClassVar[str] = "tokencodes prepare"
 
-    shard: str
-    control_token_text: Count
-    bytes_without_token: Count
-    files: dict[str, FileFacts]
+    shard: str = Field(description="name of the shard")
+    control_token_text: Count = Field(description="kept documents that contain the text of a control token")
+    bytes_without_token: Count = Field(description="bytes of kept documents that the vocabulary cannot express")
+    files: dict[str, FileFacts] = Field(description="the shard's files by name")
 
     def header(self) -> dict[str, Any]:
         """What the headers of the shard's Arrow files state too."""
@@ -177,19 +179,20 @@ class ShardTiming(Record):
     kind: ClassVar[str] = "the timing of a shard"
     made_by: ClassVar[str] = "tokencodes prepare"
 
-    raw_bytes: Count  # not in the manifest: the same documents in another compression are the same shard
-    wall_s: Seconds
-    cpu_s: Seconds
-    encode_cpu_s: Seconds
-    encoded_bytes: Count  # of UTF-8 text, of all documents that were encoded
-    encoded_tokens: Count
+    # Not in the manifest: the same documents in another compression are the same shard.
+    raw_bytes: Count = Field(description="size of the raw shard")
+    wall_s: Seconds = Field(description="seconds of wall time")
+    cpu_s: Seconds = Field(description="seconds of CPU time")
+    encode_cpu_s: Seconds = Field(description="of these, in the encoder")
+    encoded_bytes: Count = Field(description="bytes of UTF-8 text of all encoded documents")
+    encoded_tokens: Count = Field(description="their tokens")
 
 
 class ShardEntry(Counts):
     """A shard as its store lists it; `sha256` is that of its manifest."""
 
-    name: str
-    sha256: Hash
+    name: str = Field(description="of the shard and its folder")
+    sha256: Hash = Field(description="of the shard's manifest")
 
     @field_validator("name")
     @classmethod
@@ -205,11 +208,13 @@ class StoreManifest(_Prepared):
     kind: ClassVar[str] = "the manifest of a store"
     made_by: ClassVar[str] = "tokencodes index"
 
-    duplicate_ids_across_shards: Count
-    unigram_entropy: float = Field(ge=0)
-    unigram_cross_entropy: float = Field(ge=0)
-    shards: list[ShardEntry] = Field(min_length=1)
-    sha256: Hash
+    duplicate_ids_across_shards: Count = Field(description="documents whose id is also in another shard")
+    unigram_entropy: float = Field(ge=0, description="of the training tokens, nats per token")
+    unigram_cross_entropy: float = Field(
+        ge=0, description="of the validation tokens under that unigram model, nats per token"
+    )
+    shards: list[ShardEntry] = Field(min_length=1, description="the shards, in the order of the corpus")
+    sha256: Hash = Field(description="of all other keys: the store's identity, which runs record as `store_sha256`")
 
     @classmethod
     def of(cls, **fields: object) -> Self:

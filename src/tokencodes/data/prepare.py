@@ -182,7 +182,7 @@ class _Filter:
         return ("too_few_bytes" if len(text) < self.data.min_tokens else None), row
 
 
-class _SplitWriter:
+class SplitWriter:
     """One split while it grows: tokens to a scratch file, the rest in memory."""
 
     def __init__(self, name: str, scratch: Path, vocab_size: int, stack: ExitStack):
@@ -208,7 +208,7 @@ class _SplitWriter:
         return SplitCounts(documents=len(self.ids), tokens=self.n_tokens)
 
     def write(self, out: Path, header: dict) -> None:
-        """The split's Arrow file in `out`, once the scratch file is closed, which then goes."""
+        """Write the split's Arrow file to `out` and remove the scratch file, which must be closed."""
         header = {**header, "split": self.name, **self.counts().model_dump(), "max_id": self.max_id}
         store.write_split(out / f"{self.name}.arrow", self.ids, self.keys, self.lengths, self.raw, header)
         self.raw.unlink()
@@ -235,7 +235,7 @@ class _Work:
     def __init__(self, data: Data, shard: str, encoder: Encoder, out: Path, stack: ExitStack):
         self.data, self.shard, self.encoder = data, shard, encoder
         self.keep = _Filter(data, encoder)
-        self.splits = {name: _SplitWriter(name, out, encoder.vocab_size, stack) for name in SPLITS}
+        self.splits = {name: SplitWriter(name, out, encoder.vocab_size, stack) for name in SPLITS}
         self.lengths = {name: np.zeros(len(LENGTH_EDGES) - 1, dtype=np.int64) for name in LENGTHS}
         self.waiting: list[tuple[str, str]] = []
         self.n_waiting = 0
