@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.text import Text
 from scipy.optimize import isotonic_regression
+from simulate import write_json
 
-from tokencodes.files import write_json
 from tokencodes.report import figures
 from tokencodes.report.results import read
 
@@ -96,7 +96,7 @@ def test_each_interface_is_named_and_keeps_its_colour(drawn, kind):
             continue
         words = [text.get_text() for text in shown_texts(figure)]
         for interface in results.settings.interfaces:
-            if name == "differences" and interface == results.learned():
+            if name == "differences" and interface == results.baseline():
                 continue  # it is what the others are held against
             assert interface in words, f"{interface} is not named in {name}"
     ends = by_name["loss"].axes[1]
@@ -134,7 +134,7 @@ def hollow_marks(figure) -> list[float]:
 def test_the_papers_figures_enter_a_plot_only_at_its_size(drawn, settings, tmp_path):
     assert hollow_marks(drawn["quickstart"][1]["benchmarks"]) == []
     paper = simulate.paper_size(settings)
-    write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(paper)})
+    simulate.write_params(tmp_path / "params.json", simulate.parameters(paper))
     marks = hollow_marks(figures.benchmarks(read(paper, tmp_path)))
     assert {57.79, 52.40, 51.44, 16.50} <= set(marks)
     assert len(marks) == 10 * 3 - 1  # ten benchmarks, three models, one cell not given
@@ -170,13 +170,6 @@ def test_many_shards_are_one_outline(drawn):
     (outline,) = shards.patches
     assert outline.get_data().values.tolist() == [shard["tokens"] for shard in results.store["shards"]]
     assert max(by_name["data"].get_size_inches()) <= 7
-
-
-def test_lengths_that_were_not_counted_are_said_so(settings, folder):
-    path = folder / "data/store/manifest.json"
-    write_json(path, json.loads(path.read_text()) | {"lengths": None})
-    texts = [text.get_text() for text in figures.data(read(settings, folder)).axes[0].texts]
-    assert texts == ["lengths were not counted"]
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.05, 0.3])

@@ -341,7 +341,7 @@ def benchmarks(results: Results) -> Figure:
 def _panel(results: Results, task: Task, axes: Axes, *, with_names: bool) -> None:
     interfaces = list(results.settings.interfaces)
     metric = results.metrics(task)[0]
-    factor = 100.0 if findings.is_proportion(metric) else 1.0
+    factor = 100.0 if render.is_proportion(metric) else 1.0
     axes.set_ylim(len(interfaces) - 0.4, -0.6)
     axes.set_yticks(range(len(interfaces)), interfaces if with_names else [""] * len(interfaces))
     axes.tick_params(axis="y", length=0, labelsize=TEXT_PT)
@@ -364,7 +364,7 @@ def _panel(results: Results, task: Task, axes: Axes, *, with_names: bool) -> Non
         errors = [factor * float(e) for e in rows.stderr if math.isfinite(e)]
         reach = CONFIDENCE * math.fsum(errors) / len(errors) if errors else 0.0
         low, high = mean - reach, mean + reach
-        if findings.is_proportion(metric):
+        if render.is_proportion(metric):
             low, high = max(low, 0.0), min(high, 100.0)
         axes.plot([low, high], [place, place], color=colour, linewidth=1.3, solid_capstyle="butt")
         if len(values) > 1:
@@ -389,7 +389,7 @@ def _range(axes: Axes, extremes: list[float], metric: str) -> None:
         axes.set_xticks([])
         return
     low, high = min(extremes), max(extremes)
-    least = 4.0 if findings.is_proportion(metric) else 0.04 * abs(high) or 1.0
+    least = 4.0 if render.is_proportion(metric) else 0.04 * abs(high) or 1.0
     high = max(high, low + least)
     margin = 0.08 * (high - low)
     axes.set_xlim(low - margin, high + margin)
@@ -415,8 +415,8 @@ def differences(results: Results) -> Figure:
 
     Filled marks are beyond chance after Holm's correction, hollow ones are not.
     """
-    learned = results.learned()
-    found = [each for each in compared.against_learned(results) if each.row.unit == FRACTION]
+    learned = results.baseline()
+    found = [each for each in compared.against_baseline(results) if each.row.unit == FRACTION]
     names = [name for name in results.settings.interfaces if any(each.interface == name for each in found)]
     tasks = list(dict.fromkeys((each.task.name, each.task.shots, results.label(each.task)) for each in found))
     if not found:
@@ -467,7 +467,7 @@ def accounting(results: Results) -> Figure:
     """Trainable parameters of each interface as one bar: backbone, head, input; the total and the saving beside it."""
     interfaces = list(results.settings.interfaces)
     counts = {row["interface"]: row for row in results.params.to_dict("records")}
-    learned = results.learned()
+    learned = results.baseline()
     labels = text_width(interfaces, TEXT_PT) + 0.12
     wide, line = 3.6, 0.3 if len(interfaces) <= 8 else 0.2
     ends = {name: _end_text(counts, name, learned) for name in interfaces}

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokencodes.evaluate.catalogue import benchmark
 from tokencodes.report import differences, render
-from tokencodes.report.results import PAPER_MODEL, Results, is_proportion, paper_count
+from tokencodes.report.results import PAPER_MODEL, Results, paper_count
 
 CHANCE_STDERRS = 2.0
 OUTSIDE_BY_LUCK = 0.0455  # two-sided normal probability beyond CHANCE_STDERRS
@@ -79,17 +79,17 @@ def sentences(results: Results) -> list[str]:
 
 def _asked(results: Results) -> str:
     interfaces = list(results.settings.interfaces)
-    learned = results.learned()
+    baseline = results.baseline()
     counts = results.params.set_index("interface").trainable if len(results.params) else {}
-    fixed = [name for name in interfaces if counts.get(name) is not None and name != learned]
+    fixed = [name for name in interfaces if counts.get(name) is not None and name != baseline]
     seeds = len(results.settings.seeds)
     each = f"; each trained with {seeds} seeds" if seeds > 1 else ""
     less = ""
-    if learned is not None and counts.get(learned) is not None and fixed:
-        saved = counts[learned] - min(counts[name] for name in fixed)
+    if results.settings.interfaces[baseline].kind == "table" and counts.get(baseline) is not None and fixed:
+        saved = counts[baseline] - min(counts[name] for name in fixed)
         less = (
-            f"; without the table {saved:,} of {counts[learned]:,} trainable parameters "
-            f"({saved / counts[learned]:.2%}) are gone"
+            f"; without the table {saved:,} of {counts[baseline]:,} trainable parameters "
+            f"({saved / counts[baseline]:.2%}) are gone"
         )
     return (
         f"Asked: does a language model need a trainable input row for each token? {len(interfaces)} "
@@ -135,7 +135,7 @@ def _trained(results: Results) -> str:
 
 
 def _behind(results: Results) -> str:
-    """How far the other interfaces end behind the learned one; nothing for many, or where it is not known."""
+    """How far the other interfaces end behind the baseline; nothing for many, or where it is not known."""
     parts = []
     for interface in results.settings.interfaces:
         found = differences.behind(results, interface)
@@ -153,7 +153,8 @@ def _scored(results: Results) -> str:
     if not scores:
         said = "Scored: no benchmark with a chance level has been scored yet."
     else:
-        outside = [row for row in scores if abs(row["value"] - row["chance"]) > CHANCE_STDERRS * row["stderr"]]
+        measured = [row for row in scores if row["stderr"] > 0]  # without spread, chance has no distance in errors
+        outside = [row for row in measured if abs(row["value"] - row["chance"]) > CHANCE_STDERRS * row["stderr"]]
         if not outside:
             said = (
                 f"Scored: all {len(scores)} benchmark scores with a chance level are within {CHANCE_STDERRS:g} "
@@ -222,7 +223,7 @@ def alternatives(results: Results) -> dict[str, str]:
     scores = []
     for task in results.settings.evaluate.tasks:
         metric = results.metrics(task)[0]
-        factor = 100.0 if is_proportion(metric) else 1.0
+        factor = 100.0 if render.is_proportion(metric) else 1.0
         for interface in results.settings.interfaces:
             values = [factor * float(v) for v in results.score(task, metric, interface).value]
             shown = render.decimal(math.fsum(values) / len(values) if values else None, 2)
@@ -243,11 +244,11 @@ def alternatives(results: Results) -> dict[str, str]:
 def _differences(results: Results) -> str:
     gaps = [
         f"{each.interface} {results.label(each.task)} {render.decimal(100 * each.row.found.difference, 1)}"
-        for each in differences.against_learned(results)
-        if each.row.found is not None and is_proportion(each.metric)
+        for each in differences.against_baseline(results)
+        if each.row.found is not None and render.is_proportion(each.metric)
     ]
     return (
-        f"Accuracy minus that of {results.learned()} in points, with 95 % intervals: {'; '.join(gaps) or 'no result'}."
+        f"Accuracy minus that of {results.baseline()} in points, with 95 % intervals: {'; '.join(gaps) or 'no result'}."
     )
 
 
