@@ -21,6 +21,7 @@ from tokencodes.files import write_text
 from tokencodes.interfaces.spec import CodeInterface, Interface, TableInterface, interface_problems
 from tokencodes.model.spec import Model
 from tokencodes.planning.spec import StageResources
+from tokencodes.report.spec import Display
 from tokencodes.spec import NAME, Strict, nearest, parse
 from tokencodes.train.spec import SEEDS_END, Run, Train, split_problems
 
@@ -48,6 +49,7 @@ class Config(Strict):
         default_factory=dict
     )
     resources: StageResources = StageResources()
+    display: Display = Display()
 
     @field_validator("seeds")
     @classmethod
@@ -72,6 +74,7 @@ class Config(Strict):
             if isinstance(reference, ImportedReference) and reference.interface not in self.interfaces:
                 known = nearest(reference.interface, list(self.interfaces))
                 problems.append(f"references.{name}.interface: {reference.interface!r} is not in interfaces{known}")
+        problems += self.display.problems(list(self.interfaces))
         if problems:
             raise ValueError("\n".join(problems))
         return self

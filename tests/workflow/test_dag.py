@@ -136,6 +136,13 @@ def test_an_edit_of_a_kind_makes_its_code_books_again(finished, path, old, new):
     assert planned["codes"] == 1 and planned["train"] >= 1
 
 
+def test_another_display_draws_alone(finished):
+    value = finished.config
+    value["display"] = {"labels": {"learned": "Table"}, "colours": {"learned": "#112233"}, "baseline": "binary9"}
+    finished.configure(value)
+    assert finished.planned() == {"resolve": 1} | DRAWN
+
+
 def test_a_new_task_is_scored_alone(finished):
     value = finished.config
     value["evaluate"]["tasks"].append({"name": "hellaswag", "shots": 0, "limit": None})
