@@ -52,6 +52,7 @@ def reshape(path: Path, least: int, kind: str) -> None:
     """Another mix of documents in a simulated store: all are kept; lengths lie where `kind` says."""
     value = json.loads(path.read_text())
     value["kept"], value["dropped"] = value["rows_in"], dict.fromkeys(value["dropped"], 0)
+    value["train"]["documents"] = value["kept"] - value["validation"]["documents"]
     bins = value["lengths"]
     where = (least * 11, least * 400) if kind == "kept" else (least, least * 1.5)
     drawn = np.random.default_rng(0).uniform(*where, value["kept"])
