@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from tokencodes import config, files
 from tokencodes.data.manifest import ShardTiming, StoreManifest
-from tokencodes.evaluate.run import _write_documents
+from tokencodes.evaluate.scores import write_documents
 from tokencodes.evaluate.spec import Task
 from tokencodes.interfaces.vocabulary import bits_needed
 from tokencodes.model.shape import Params
@@ -344,7 +344,7 @@ def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Pat
             for task in settings.evaluate.tasks:
                 path = root / "eval" / name / f"{task.name}-{task.shots}shot.json"
                 columns = documents(task, rng, position)
-                _write_documents(path.with_suffix(".parquet"), columns)
+                write_documents(path.with_suffix(".parquet"), columns)
                 write_json(path, evaluation(interface, seed, task, columns))
     return root
 

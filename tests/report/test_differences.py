@@ -12,7 +12,7 @@ from simulate import write_json
 from tokencodes import config
 from tokencodes.analysis import paired, seeds
 from tokencodes.errors import UserError
-from tokencodes.evaluate.run import _write_documents
+from tokencodes.evaluate.scores import write_documents
 from tokencodes.report import differences, findings
 from tokencodes.report.results import read
 from tokencodes.spec import parse
@@ -90,7 +90,7 @@ def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings,
             write_json(stem.with_suffix(".json"), result)
             n = len(next(iter(columns.values())))
             ids = {"doc_id": list(range(n)), "doc_sha256": [str(i) for i in range(n)]}
-            _write_documents(stem.with_suffix(".parquet"), ids | columns)
+            write_documents(stem.with_suffix(".parquet"), ids | columns)
     cells = {row[:2]: row for row in differences.differences(read(settings, folder, with_curves=False)).rows}
     said = "worse" if gap else "no"
     assert cells["PIQA, acc", "gf2"][-1] == said
@@ -259,6 +259,6 @@ def test_a_unit_that_the_metric_does_not_name_is_named(settings, tmp_path):
         columns = simulate.documents(task, np.random.default_rng(0), position, 50)
         path = folder / f"eval/{interface}-s0/wikitext-0shot.json"
         write_json(path, simulate.evaluation(interface, 0, task, columns))
-        _write_documents(path.with_suffix(".parquet"), columns)
+        write_documents(path.with_suffix(".parquet"), columns)
     rows = {row[:2]: row for row in differences.differences(read(chosen, folder, with_curves=False)).rows}
     assert rows["WikiText, word_perplexity (nats a word)", "gf2"][3] != "–"
