@@ -114,3 +114,18 @@ def test_nothing_yet(settings, tmp_path):
 )
 def test_words(number, text):
     assert findings.words(number) == text
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_standard_error_of_zero_puts_no_score_far_from_chance(settings, folder, value):
+    before = findings.sentences(read(settings, folder))[2]
+    for path in folder.glob("eval/*/winogrande-0shot.*"):
+        if path.suffix == ".parquet":
+            path.unlink()
+            continue
+        content = json.loads(path.read_text())
+        content["metrics"]["acc"] |= {"value": value, "stderr": 0.0}
+        write_json(path, content)
+    scored = findings.sentences(read(settings, folder))[2]
+    assert "15 benchmark scores" in before and "12 benchmark scores" in scored
+    assert "; 3 more have no value or no standard error." in scored

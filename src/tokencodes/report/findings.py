@@ -149,12 +149,13 @@ def _behind(results: Results) -> str:
 
 def _scored(results: Results) -> str:
     every = [row for row in headline(results) if not math.isnan(row["chance"])]
-    scores = [row for row in every if not any(math.isnan(row[k]) for k in ("value", "stderr"))]
+    # A standard error of 0 measures no distance: such a score counts only where it is chance itself.
+    scores = [row for row in every if row["stderr"] > 0 or (row["stderr"] == 0 and row["value"] == row["chance"])]
+    scores = [row for row in scores if not math.isnan(row["value"])]
     if not scores:
         said = "Scored: no benchmark with a chance level has been scored yet."
     else:
-        measured = [row for row in scores if row["stderr"] > 0]  # without spread, chance has no distance in errors
-        outside = [row for row in measured if abs(row["value"] - row["chance"]) > CHANCE_STDERRS * row["stderr"]]
+        outside = [row for row in scores if abs(row["value"] - row["chance"]) > CHANCE_STDERRS * row["stderr"]]
         if not outside:
             said = (
                 f"Scored: all {len(scores)} benchmark scores with a chance level are within {CHANCE_STDERRS:g} "
@@ -167,7 +168,11 @@ def _scored(results: Results) -> str:
                 f"{len(outside) - above} below are more than {CHANCE_STDERRS:g} standard errors away from it (luck "
                 f"alone would put about {OUTSIDE_BY_LUCK * len(scores):.1f} there)"
             )
-        said += f"; {len(every) - len(scores)} more are no number." if len(every) > len(scores) else "."
+        said += (
+            f"; {len(every) - len(scores)} more have no value or no standard error."
+            if len(every) > len(scores)
+            else "."
+        )
     return " ".join(part for part in (said, differences.sentence(results), _size(results)) if part)
 
 
