@@ -1,4 +1,4 @@
-"""Checkpoints: whole or passed over by name, never half, never another run's."""
+"""Checkpoints: complete, or skipped with their name; never another run's."""
 
 import errno
 import json
@@ -88,7 +88,7 @@ def test_a_damaged_one_is_named_and_the_one_before_is_used(tmp_path, capsys, dam
     damage(tmp_path / "step_0000006")
     assert checkpoint.latest(tmp_path, FACTS).step == 5
     error = capsys.readouterr().err
-    assert "passed over" in error and ("step_0000006" in error or "step_0000999" in error)
+    assert "skipped" in error and ("step_0000006" in error or "step_0000999" in error)
 
 
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), part=st.sampled_from(checkpoint.PARTS))
@@ -162,7 +162,7 @@ def test_what_kills_left_half_written_goes(tmp_path):
 def test_all_damaged_is_an_error(tmp_path):
     save(tmp_path, 5)
     cut(tmp_path / "step_0000005" / "model.safetensors")
-    with pytest.raises(UserError, match="none of its 1 checkpoints is whole"):
+    with pytest.raises(UserError, match="none of its 1 checkpoints is complete"):
         checkpoint.latest(tmp_path, FACTS)
 
 
@@ -231,7 +231,7 @@ def test_journal_continues_without_holes_or_doubles(tmp_path):
     again.append({"step": 6, "loss": 7.0})
     again.file.close()
     assert [(line["step"], line["loss"]) for line in metrics.read_jsonl(path)][-2:] == [(5, 0.5), (6, 7.0)]
-    with pytest.raises(UserError, match="does not hold steps 1 to 7"):
+    with pytest.raises(UserError, match="lacks some of the steps 1 to 7"):
         metrics.Journal(path, 7, complete=True)
     assert len(metrics.read_jsonl(path)) == 6  # refused, and left as it was
 

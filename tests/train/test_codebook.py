@@ -92,7 +92,7 @@ def test_another_code_book_than_that_of_the_checkpoints_is_refused(tiny, tmp_pat
     codes = np.load(tmp_path / "codes.npy")[::-1].copy()
     np.save(tmp_path / "codes.npy", codes)
     record.model_copy(update={"sha256": sha256(codes)}).write(tmp_path / "codes.json")
-    with pytest.raises(UserError, match="was made by another run: codes_sha256"):
+    with pytest.raises(UserError, match="belongs to another run: codes_sha256"):
         loop.train(run, tiny.store, tmp_path / "run", codes_file=tmp_path / "codes.npy")
 
 

@@ -299,7 +299,7 @@ WRONG = {
         put("model.layers.0.self_attn.q_proj.weight", lambda t: t[0, 0].clone()),
         r"qkv\.weight: .*cannot be joined",
     ),
-    "not a number": (put("model.norm.weight", spoiled), r"decoder\.norm\.weight: holds a value that is NaN"),
+    "not a number": (put("model.norm.weight", spoiled), r"decoder\.norm\.weight: has a value that is NaN"),
 }
 
 
@@ -367,7 +367,10 @@ def test_what_changes_nothing_in_its_config_is_passed_over(tiny, checkpoint, tmp
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"tensors": {"decoder.norm.weight": "model.norm.weight"}}, "lm_head.weight: the key map does not say"),
+        (
+            {"tensors": {"decoder.norm.weight": "model.norm.weight"}},
+            "lm_head.weight: the key map does not say which tensors",
+        ),
         ({"tensors": {"decoder.nrom.weight": "model.norm.weight"}}, "no tensor of ours: decoder.nrom.weight"),
         ({"tensor": {}}, "unknown key; did you mean 'tensors'"),
         ({"files": ["none.safetensors"]}, "no such file; the key map lists it"),

@@ -1,8 +1,9 @@
-"""Checkpoints that are whole or not there.
+"""Checkpoints that are complete or absent.
 
 A checkpoint is a folder checkpoints/step_NNNNNNN with safetensors files and manifest.json, which lists the SHA-256 of
-each. It is written under a temporary name, fsynced and renamed, the manifest last. On loading, what is incomplete or
-damaged is named and passed over for the one before it; one of another config, corpus or tokenizer is refused.
+each file. `save` writes it under a temporary name, the manifest last, fsyncs it and renames it. `latest` names and
+skips incomplete and damaged checkpoints and returns the newest complete one. It refuses a checkpoint of another config,
+corpus or tokenizer.
 """
 
 import re
@@ -33,6 +34,7 @@ MANIFEST = "manifest.json"
 NAME = re.compile(r"step_(\d{7,})")
 PARTS = ("model", "optimizer", "rng")
 DAMAGED = ".damaged"
+MAX_DIFFERENCES = 3  # a message lists as many
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,17 @@ def name_of(step: int) -> str:
 
 
 def save(folder: Path, step: int, parts: dict[str, dict[str, Tensor]], facts: dict[str, Any], keep: int) -> Path:
-    """Write checkpoints/step_NNNNNNN and remove the oldest until `keep` are left. Returns its path.
+    """Write checkpoints/step_NNNNNNN and remove the oldest checkpoints until `keep` are left. Returns its path.
 
-    `facts` go into the manifest. What is there of later steps was passed over, or this one would have been made from
-    it: it does not count, and is set aside as NAME.damaged. Raises UserError when the disk is full, FloatingPointError
-    for weights that are not finite; what was there before is untouched.
+    `facts` are stored in the manifest. Checkpoints of later steps must be damaged: `latest` skipped them, otherwise
+    training would have continued from them. They are renamed to NAME.damaged and do not count towards `keep`. Raises
+    UserError if the disk is full, and FloatingPointError if a weight is not finite; both leave the earlier checkpoints
+    unchanged.
     """
     final = folder / name_of(step)
     temporary = folder / f".{final.name}.tmp"
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(temporary, ignore_errors=True)  # of an attempt that was killed; the run's lock keeps others out
+    shutil.rmtree(temporary, ignore_errors=True)  # from a killed attempt: the run's lock excludes other writers
     for name, tensor in parts["model"].items():
         if not tensor.isfinite().all():
             raise FloatingPointError(f"step {step}: {name} is not finite; not saved")
@@ -79,7 +82,7 @@ def save(folder: Path, step: int, parts: dict[str, dict[str, Tensor]], facts: di
             fsync_file(path)
             files[path.name] = {"sha256": sha256_file(path), "bytes": path.stat().st_size}
         write_json(temporary / MANIFEST, {"format": FORMAT, "step": step, **facts, "files": files})
-        if final.exists():  # damaged: a whole one would have been continued from
+        if final.exists():  # damaged: otherwise training would have continued from it
             shutil.rmtree(final)
         temporary.rename(final)
         fsync_directory(folder)
@@ -87,7 +90,7 @@ def save(folder: Path, step: int, parts: dict[str, dict[str, Tensor]], facts: di
         shutil.rmtree(temporary, ignore_errors=True)
         if getattr(error, "errno", None) in DISK_FULL or "No space left" in str(error):
             raise UserError(
-                f"{final}: the disk is full; the checkpoints before it are untouched; free some space and start again"
+                f"{final}: the disk is full; the earlier checkpoints are unchanged; free some space and start again"
             ) from error
         raise
     paths = sorted_paths(folder)
@@ -102,22 +105,22 @@ def save(folder: Path, step: int, parts: dict[str, dict[str, Tensor]], facts: di
 
 
 def clear_temporary(out: Path) -> None:
-    """Remove what a kill left half written in a run's folder. The caller has the run's lock."""
+    """Remove the incomplete files of a killed process from a run's folder. The caller must hold the run's lock."""
     for folder in (out, out / "checkpoints"):
         for path in folder.glob(".*.tmp"):
             remove(path)
 
 
 def sorted_paths(folder: Path) -> list[Path]:
-    """Folders that have a checkpoint's name, oldest first; temporary ones do not."""
+    """The folders with a checkpoint's name, oldest first; temporary folders have other names."""
     if not folder.is_dir():
         return []
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+    by_step = [(int(match[1]), path) for path in folder.iterdir() if (match := NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(by_step)]
 
 
 def verify(path: Path) -> Checkpoint:
-    """Read the manifest and hash every file. Raises ValueError with what is wrong."""
+    """Read the manifest and hash every file. Raises ValueError that says what is wrong."""
     if not (path / MANIFEST).is_file():
         raise ValueError(f"{path}: incomplete: it has no {MANIFEST}")
     try:
@@ -131,31 +134,34 @@ def verify(path: Path) -> Checkpoint:
         for name, entry in manifest["files"].items():
             file = path / name
             if not file.is_file() or file.stat().st_size != entry["bytes"] or sha256_file(file) != entry["sha256"]:
-                raise ValueError(f"{file}: damaged: missing, cut, or not the bytes that were written")
+                raise ValueError(f"{file}: damaged: missing, truncated, or its bytes have changed")
     except (UserError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: damaged: {error}") from None
     return Checkpoint(path, manifest)
 
 
 def latest(folder: Path, expected: dict[str, Any]) -> Checkpoint | None:
-    """The newest whole checkpoint, or None if there never was one.
+    """The newest complete checkpoint, or None if the folder has no checkpoints.
 
-    `expected` are facts that must be equal in its manifest (config identity, hashes of store and tokenizer). Raises
-    UserError if they are not, or if there are checkpoints of which none is whole.
+    `expected` are the facts that its manifest must have: config identity, hashes of store and tokenizer. Raises
+    UserError if they differ, or if there are checkpoints and none is complete.
     """
     paths = sorted_paths(folder)
     for path in reversed(paths):
         try:
-            found = verify(path)
+            newest = verify(path)
         except ValueError as error:
-            print(f"train: {error}; passed over", file=sys.stderr, flush=True)
+            print(f"train: {error}; skipped", file=sys.stderr, flush=True)
             continue
-        if unequal := differences({key: found.manifest.get(key) for key in expected}, expected):
+        if unequal := differences({key: newest.manifest.get(key) for key in expected}, expected):
             raise UserError(
-                f"{path}: was made by another run: {'; '.join(unequal[:3])}{' ...' if unequal[3:] else ''}; "
-                f"restore that, use another `name`, or delete {folder} to train anew"
+                f"{path}: belongs to another run: {'; '.join(unequal[:MAX_DIFFERENCES])}"
+                f"{' ...' if unequal[MAX_DIFFERENCES:] else ''}; restore the old values, use another `name`, or delete "
+                f"{folder} to train from the start"
             )
-        return found
+        return newest
     if paths:
-        raise UserError(f"{folder}: none of its {len(paths)} checkpoints is whole; delete the folder to train anew")
+        raise UserError(
+            f"{folder}: none of its {len(paths)} checkpoints is complete; delete the folder to train from the start"
+        )
     return None

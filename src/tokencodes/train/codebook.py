@@ -1,4 +1,4 @@
-"""`tokencodes codes`: the code book of an interface, for a vocabulary that a tokenizer may spell out."""
+"""`tokencodes codes`: build the code book of an interface. Codes that depend on spelling need the tokenizer."""
 
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from tokencodes.interfaces.vocabulary import Vocabulary
 def make(name: str, interface: Interface, vocab_size: int, tokenizer_dir: Path | None, out: Path) -> None:
     """Write the code book to `out` (.npy) and its record beside it.
 
-    `tokenizer_dir` is what `tokencodes tokenizer` wrote; only codes that see spelling need it. Raises UserError if the
-    input of the interface is trained, if two tokens have one code, or if the tokenizer is missing or another one.
+    `tokenizer_dir` is a folder of `tokencodes tokenizer`; only codes that depend on spelling need it. Raises UserError
+    if the interface's input is trained, if two tokens share a code, or if the tokenizer is missing or does not fit
+    `vocab_size`.
     """
     vocabulary, tokenizer_sha256 = Vocabulary(vocab_size), None
     if tokenizer_dir is not None:

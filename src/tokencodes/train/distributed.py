@@ -1,4 +1,5 @@
-"""The ranks of one training job: alone, or started by torchrun. One process a GPU (or CPU ranks with gloo)."""
+"""The ranks of one training job: a single process, or processes that torchrun started. One process per GPU; on CPUs
+the ranks communicate through Gloo."""
 
 import contextlib
 import gc
@@ -19,12 +20,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from tokencodes.errors import UserError
 from tokencodes.train.spec import Train
 
-PATIENCE = timedelta(hours=1)  # ranks wait while the main one hashes the whole store, or writes a checkpoint
+TIMEOUT = timedelta(hours=1)  # ranks wait while the main rank hashes the whole store or writes a checkpoint
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process' place in the job."""
+    """The rank of this process, and the number of ranks."""
 
     rank: int
     world_size: int
@@ -32,11 +33,11 @@ class Ranks:
 
     @property
     def main(self) -> bool:
-        """Whether this is the one process that writes."""
+        """Whether this is rank 0, the only one that writes files."""
         return self.rank == 0
 
     def all_sum(self, values: list[float]) -> list[float]:
-        """Sums over ranks, in float64."""
+        """The sum of each value over ranks, in float64."""
         if self.world_size == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -49,9 +50,10 @@ class Ranks:
             dist.barrier()
 
     def wrap(self, module: nn.Module, blocks: Iterable[nn.Module], parallel: str) -> nn.Module:
-        """Data parallel: `ddp` keeps whole copies, `fsdp` shards each of `blocks`, and the rest of `module`, in place.
+        """Make `module` data parallel. `ddp` keeps a full copy on each rank. `fsdp` shards each of `blocks` and the
+        rest of `module` in place.
 
-        Gradients come out as the mean over ranks. An optimizer must be built after this: fsdp replaces parameters.
+        Gradients are means over ranks. Build the optimizer after this call, since fsdp replaces the parameters.
         """
         if self.world_size == 1:
             return module
@@ -61,37 +63,40 @@ class Ranks:
                 fully_shard(block, mesh=mesh)
             return fully_shard(module, mesh=mesh)
         ids = [self.device.index] if self.device.type == "cuda" else None
-        # buffers are constants that every rank built by itself: nothing to broadcast; gradients live in the buckets
+        # Buffers are constants that each rank has built: there is nothing to broadcast. Gradients are views of buckets.
         return nn.parallel.DistributedDataParallel(
             module, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True
         )
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module, last: bool) -> Iterator[None]:
-        """Around forward and backward of a micro-batch: gradients meet only after the last one."""
+        """Context of one micro-batch's forward and backward pass: only the last one reduces gradients over ranks."""
         if isinstance(module, FSDPModule):
             module.set_requires_gradient_sync(last)
-        waits = module.no_sync() if isinstance(module, nn.parallel.DistributedDataParallel) and not last else None
-        with waits or contextlib.nullcontext():
+        is_ddp = isinstance(module, nn.parallel.DistributedDataParallel)
+        with module.no_sync() if is_ddp and not last else contextlib.nullcontext():
             yield
 
     def gathered(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Whole tensors on the CPU, on the main rank; nothing on the others, which must all call this."""
-        found = {}
+        """Unsharded tensors on the CPU of the main rank; an empty dict on the others. All ranks must call this."""
+        gathered = {}
         for name in sorted(tensors):
             tensor = tensors[name].detach()
             whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.main:
-                found[name] = whole.cpu()
-        return found
+                gathered[name] = whole.cpu()
+        return gathered
 
 
 def choose_device(name: str, local_rank: int) -> torch.device:
-    """`auto` is CUDA where there is a GPU. Raises UserError if CUDA is asked for and there is none."""
+    """The device of a rank. `auto` means CUDA if there is a GPU, otherwise the CPU.
+
+    Raises UserError if `cuda` is requested without a GPU, or if the machine has too few GPUs for this rank.
+    """
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UserError("train.device: cuda, but torch sees no GPU here; use cpu or auto, or ask for a GPU")
+        raise UserError("train.device: cuda, but torch sees no GPU here; use cpu or auto, or request a GPU")
     if local_rank >= torch.cuda.device_count():
         raise UserError(
             f"train.n_gpus: rank {local_rank} has no GPU of its own; {torch.cuda.device_count()} are visible"
@@ -101,9 +106,9 @@ def choose_device(name: str, local_rank: int) -> torch.device:
 
 @contextlib.contextmanager
 def job(train: Train):
-    """Join the job; yields Ranks. Asserts the number of processes before any GPU is taken.
+    """Join the job; yields Ranks. Raises UserError, before it uses a GPU, if the number of processes is not `n_gpus`.
 
-    What is made of the ranks (modules that `wrap` returned) must not outlive the functions that are called within.
+    Modules that `wrap` returned use the process group. They must be out of scope when this context ends.
     """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size != train.n_gpus:
@@ -116,7 +121,7 @@ def job(train: Train):
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if world_size > 1:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
     try:
         yield Ranks(rank, world_size, device)
     except BaseException as error:
@@ -124,27 +129,30 @@ def job(train: Train):
         raise
     finally:
         if world_size > 1:
-            # What uses the group must be gone before it. DDP's reducer, were it the last to hold the group, would wait
-            # for Gloo's thread and keep the interpreter, which that thread may need to free what its last work held
+            # Free the users of the process group before the group. If DDP's reducer held the last reference to it, the
+            # reducer would wait for Gloo's thread while it keeps the interpreter lock. Gloo's thread may need that lock
+            # to free the objects of its last operation: a deadlock.
             gc.collect()
             dist.destroy_process_group()
 
 
 def make_deterministic(cpu_threads: int, seed: int) -> None:
-    """Same input, same bits: one seed, deterministic kernels, a fixed number of threads (CPU sums depend on it)."""
+    """Make equal inputs give equal bits: one seed, deterministic kernels, a fixed number of threads.
+
+    The order of sums on a CPU depends on the number of threads.
+    """
     torch.manual_seed(seed)
-    os.environ.setdefault(
-        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-    )  # cuBLAS is deterministic only with one of its own sizes
+    # cuBLAS is deterministic only with one of two workspace sizes; this is one of them
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(cpu_threads)
     torch.use_deterministic_algorithms(True)
-    # what is taken is always written before it is read; to write it twice costs time and changes no bit
+    # All memory is written before it is read, so filling it first would cost time and change no bit
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
 
 
 def like(target: Tensor, whole: Tensor) -> Tensor:
-    """`whole` where and how `target` is: on its device, or sharded as it is."""
+    """`whole` on the device of `target`, and sharded as `target` is."""
     if isinstance(target, DTensor):
         return distribute_tensor(whole.to(target.device), target.device_mesh, target.placements)
     return whole.to(target.device)
@@ -156,14 +164,14 @@ def number(value: Tensor) -> float:
 
 
 def peak_memory_mib(device: torch.device) -> float:
-    """The most that this process has held so far: allocated on its GPU, or resident on a CPU."""
+    """Peak memory of this process so far, in MiB: allocated on its GPU, or resident memory on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10  # Linux counts in KiB
 
 
 def rng_state(device: torch.device) -> dict[str, Tensor]:
-    """The generators of this process. Nothing draws from them while training; kept so that what is added later may."""
+    """The states of this process' random generators. Training does not draw from them yet; later code may."""
     state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)

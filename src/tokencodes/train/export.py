@@ -1,4 +1,4 @@
-"""The final checkpoint as a Transformers model directory, with what it was made from beside it."""
+"""`tokencodes export`: the final checkpoint as a Transformers model directory, with a record of its origin."""
 
 import os
 import shutil
@@ -26,8 +26,9 @@ from tokencodes.train.spec import Run
 
 CODEBOOK = "decoder.input.codebook"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-# A folder is a model directory of ours, which may be replaced, if it has one of the first and nothing but the second.
-# (Before a rule runs again, Snakemake deletes what it declares, tokencodes.json among it, and leaves the rest.)
+# A folder is a model directory of ours, which may be replaced, if it has a file of MARKS and only files of OURS.
+# tokencodes.json is not the only mark: before a rule runs again, Snakemake deletes its declared outputs and leaves the
+# other files.
 MARKS = (origin.FILE, f"{standalone.ENTRY}.py")
 OURS = (
     *("config.json", "generation_config.json", "model.safetensors", "README.md", ".snakemake_timestamp"),
@@ -44,31 +45,31 @@ def trained(run_dir: Path) -> tuple[Run, Transformer, inputs.Inputs, Final]:
     run = config.load_run(run_dir / "run.yaml")
     path = run_dir / final.checkpoint
     try:
-        found = checkpoint.verify(path)
+        final_checkpoint = checkpoint.verify(path)
     except ValueError as error:
         raise UserError(f"{error}; train again") from None
-    if found.manifest["files"]["model.safetensors"]["sha256"] != final.model_sha256:
+    if final_checkpoint.manifest["files"]["model.safetensors"]["sha256"] != final.model_sha256:
         raise UserError(f"{path}: its weights are not those of {run_dir / 'final.json'}; train again")
     try:
-        tensors = found.tensors("model")
+        tensors = final_checkpoint.tensors("model")
         codebook = tensors[CODEBOOK].numpy() if is_fixed(run.interface) else None
-        held = inputs.assemble(run.interface, codebook, run.model.vocab_size, run.model.d_model, run.model.init_std)
-        model = Transformer(held.form, run.model)
+        model_input = inputs.assemble(
+            run.interface, codebook, run.model.vocab_size, run.model.d_model, run.model.init_std
+        )
+        model = Transformer(model_input.form, run.model)
         model.load_state_dict(tensors, strict=True, assign=True)
     except (RuntimeError, KeyError, SafetensorError) as error:
         raise UserError(f"{path}: is not the model of {run_dir / 'run.yaml'} ({one_line(error)[:160]})") from None
-    if held.codes_sha256 != final.codes_sha256:
-        raise UserError(f"{path}: its code book is not the one that {run_dir / 'final.json'} names; train again")
-    return run, model.eval(), held, final
+    if model_input.codes_sha256 != final.codes_sha256:
+        raise UserError(f"{path}: its code book is not that of {run_dir / 'final.json'}; train again")
+    return run, model.eval(), model_input, final
 
 
 def end_of_text(tokenizer: Path) -> int:
-    """The id of the token that ends a document. Raises UserError if `tokencodes tokenizer` did not write the folder."""
+    """The id of the end-of-text token. Raises UserError if the folder is not one of `tokencodes tokenizer`."""
     manifest = TokenizerManifest.read(tokenizer / MANIFEST)
     if not (tokenizer / "tokenizer.json").is_file():
-        raise UserError(
-            f"{tokenizer / 'tokenizer.json'}: no such file; run `tokencodes tokenizer`, and give its folder"
-        )
+        raise UserError(f"{tokenizer / 'tokenizer.json'}: no such file; run `tokencodes tokenizer` and name its folder")
     return manifest.eos_token_id
 
 
@@ -111,11 +112,12 @@ The whole run, resolved, is in tokencodes.json.
 
 def export(run_dir: Path, tokenizer: Path, out: Path, *, codes_file: Path | None = None) -> None:
     """Write `out`: config.json, model.safetensors, generation_config.json, tokenizer files, the model's code, README.md
-    and tokencodes.json. Raises UserError if the tokenizer is not the run's, or if `out` is not free (see `place`).
+    and tokencodes.json. Raises UserError if the tokenizer or the code book is not the run's, or if `out` may not be
+    replaced (see `place`).
     """
     place(out, run_dir, tokenizer)
     end = end_of_text(tokenizer)
-    run, model, held, final = trained(run_dir)
+    run, model, model_input, final = trained(run_dir)
     if codes_file is not None:
         codebook = codes.load(codes_file, run.interface, run.model.vocab_size)
         if codes.sha256(codebook) != final.codes_sha256:
@@ -124,7 +126,7 @@ def export(run_dir: Path, tokenizer: Path, out: Path, *, codes_file: Path | None
         raise UserError(f"{tokenizer / 'tokenizer.json'}: is not the tokenizer that {run_dir} was trained with")
     settings = adapter.to_config(
         run.interface,
-        held,
+        model_input,
         run.model,
         bos_token_id=end,
         eos_token_id=end,
@@ -145,22 +147,25 @@ def export(run_dir: Path, tokenizer: Path, out: Path, *, codes_file: Path | None
 
 
 def place(out: Path, *sources: Path | None) -> Path:
-    """`out` as an absolute path, which is free: not there, empty, or a model directory of ours, to be replaced.
+    """`out` as an absolute path that may be written: it is absent, empty, or a model directory of ours.
 
-    Raises UserError if it is none of these, or if it is, holds or lies in one of `sources`: what the model is made of.
+    Raises UserError if it is anything else, or if it is, contains or lies in one of `sources`, the files that the model
+    is made from.
     """
     where = out.resolve()
     for source in sources:
-        made_from = None if source is None else source.resolve()
-        if made_from and (where.is_relative_to(made_from) or made_from.is_relative_to(where)):
-            raise UserError(f"{out}: is, holds or lies in {source}, which the model is made of; name another folder")
+        origin_path = None if source is None else source.resolve()
+        if origin_path and (where.is_relative_to(origin_path) or origin_path.is_relative_to(where)):
+            raise UserError(
+                f"{out}: is, contains or lies in {source}, from which the model is made; name another folder"
+            )
     if where.exists() and not where.is_dir():
         raise UserError(f"{out}: is a file; name a folder for the model")
-    held = sorted(path.name for path in where.iterdir()) if where.exists() else []
-    foreign = [name for name in held if not any(fnmatch(name, ours) for ours in OURS) or (where / name).is_dir()]
-    if held and (foreign or not set(MARKS) & set(held)):
-        said = f"holds {foreign[0]}, which is not part of one" if foreign else f"has no {MARKS[0]}"
-        raise UserError(f"{out}: is not empty, and not a model directory of ours ({said}); name another folder")
+    names = sorted(path.name for path in where.iterdir()) if where.exists() else []
+    foreign = [name for name in names if not any(fnmatch(name, ours) for ours in OURS) or (where / name).is_dir()]
+    if names and (foreign or not set(MARKS) & set(names)):
+        reason = f"contains {foreign[0]}, which is not part of one" if foreign else f"has no {MARKS[0]}"
+        raise UserError(f"{out}: is not empty and not a model directory of ours ({reason}); name another folder")
     return where
 
 
@@ -172,11 +177,12 @@ def write_model(
     out: Path,
     check: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """A model directory: `model`, the tokenizer's files, the model's own code, README.md, and as tokencodes.json
+    """Write a model directory: `model`, the tokenizer's files, the model's code, README.md, and tokencodes.json with
     `facts` and the hash of the weights.
 
-    It is written under a temporary name; `check` may look at it there and refuse it. Then it takes the place of what
-    `out` held, which is removed last. Raises UserError if `out` is not free (see `place`) or cannot be written.
+    The directory is written under a temporary name, where `check` may refuse it by an exception. Then it replaces
+    `out`; the old files are removed last. Raises UserError if `out` may not be replaced (see `place`) or cannot be
+    written.
     """
     place(out)
     try:
@@ -190,7 +196,7 @@ def write_model(
 def _fill(
     folder: Path, model: hf.TokenCodesForCausalLM, tokenizer: Path | None, readme: str, facts: dict[str, Any]
 ) -> None:
-    """All files of a model directory."""
+    """Write all files of a model directory into `folder`."""
     transformers.utils.logging.disable_progress_bar()
     model.save_pretrained(folder, max_shard_size="1TB")  # one file: its hash is the model's
     for name in TOKENIZER_FILES if tokenizer else ():

@@ -1,8 +1,8 @@
-"""`tokencodes import`: a published checkpoint of the same shape as a model directory of ours.
+"""`tokencodes import`: convert a published checkpoint of the same shape into a model directory of ours.
 
 A key map (YAML) says which of its tensors become which of ours; the default has the names of Transformers' Llama. The
-weights must come out as exactly the model that the config describes: what is missing, left over, of another shape or
-type, not finite, or a code book that differs from the config's, is named, and nothing is written.
+weights must be exactly the model that the config describes. If a tensor is missing, left over, of another shape or
+type, or not finite, or if the code book differs from the config's, the error names it and nothing is written.
 """
 
 import fnmatch
@@ -30,13 +30,18 @@ from tokencodes.train import export
 LLAMA = Path(__file__).with_name("import_llama.yaml")
 LAYER = "{layer}"
 CODEBOOK, LIFT = "decoder.input.codebook", "decoder.input.lift"
-NAMED = 4  # names that a message lists before "and n more"
+NAMED = 4  # number of names that a message lists before "and n more"
 TABLE, HEAD = "decoder.input.weight", "lm_head.weight"
-INPUTS = (TABLE, CODEBOOK)  # a map may name both; an interface has one
-WEIGHT_TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)  # others need scales that no map names
+INPUTS = (TABLE, CODEBOOK)  # a map may name both; a model has one of them
+WEIGHT_TYPES = (
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+)  # other types need scales, which no map names
 CODE_TYPES = (*WEIGHT_TYPES, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-ARCHITECTURES = ("llama", "tokencodes")  # of those that Transformers knows; what it does not know is only mentioned
-# Keys of a config.json that change what the weights compute, and the values that change nothing.
+ARCHITECTURES = ("llama", "tokencodes")  # model types that are accepted among those that Transformers knows
+# Keys of a config.json that change what the weights compute, with their neutral values.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False,),
     "mlp_bias": (False,),
@@ -62,53 +67,51 @@ N_PROBE = 16  # token ids on which the written model is run
 class KeyMap(Strict):
     """Which tensors of a checkpoint become which of ours."""
 
-    tensors: dict[
-        str, str | Annotated[list[str], Field(min_length=1)]
-    ]  # ours: theirs, or several whose rows follow one another; {layer} is a number
-    files: list[str] = Field(default_factory=list)  # in the folder of the weights; none: all its *.safetensors
-    within: str | None = None  # of a PyTorch file: the key under which the tensors are
-    rope: Literal["half", "interleaved"] = (
-        "half"  # which coordinates turn together: i and i + w / 2, or 2 i and 2 i + 1
-    )
-    ignore: list[str] = Field(default_factory=list)  # patterns of tensors that are not needed
+    # Our name: their name, or several names whose rows are joined in this order; {layer} stands for a layer's number
+    tensors: dict[str, str | Annotated[list[str], Field(min_length=1)]]
+    files: list[str] = Field(default_factory=list)  # in the folder of the weights; empty: all its *.safetensors
+    within: str | None = None  # the key of a PyTorch file that contains the tensors
+    # The pairs of coordinates that RoPE rotates: i and i + w / 2, or 2 i and 2 i + 1
+    rope: Literal["half", "interleaved"] = "half"
+    ignore: list[str] = Field(default_factory=list)  # patterns of tensor names that are not needed
 
 
 def expanded(keys: KeyMap, n_layers: int) -> dict[str, list[str]]:
-    """Our names to theirs, with each layer's number for {layer}."""
-    found = {}
+    """Our names to theirs, with {layer} replaced by the number of each layer."""
+    mapping = {}
     for ours, theirs in keys.tensors.items():
         names = [theirs] if isinstance(theirs, str) else theirs
         for layer in map(str, range(n_layers if LAYER in ours else 1)):
-            found[ours.replace(LAYER, layer)] = [name.replace(LAYER, layer) for name in names]
-    return found
+            mapping[ours.replace(LAYER, layer)] = [name.replace(LAYER, layer) for name in names]
+    return mapping
 
 
 # -------------------------------------------------------------------- reading
 
 
 def weight_files(weights: Path, keys: KeyMap) -> list[Path]:
-    """The files that hold the tensors. Raises UserError if there are none, or if the map names one outside."""
+    """The files with the tensors. Raises UserError if there are none, or if the map names one outside the folder."""
     if weights.is_file():
         return [weights]
     if not weights.is_dir():
         raise UserError(f"{weights}: no such file or folder; name the checkpoint's")
-    paths = [held(weights, name) for name in keys.files] or sorted(weights.glob("*.safetensors"))
+    paths = [listed_file(weights, name) for name in keys.files] or sorted(weights.glob("*.safetensors"))
     if not paths:
-        raise UserError(f"{weights}: holds no *.safetensors; list its files under `files` in the key map")
+        raise UserError(f"{weights}: has no *.safetensors; list its files under `files` in the key map")
     for path in paths:
         if not path.is_file():
             raise UserError(f"{path}: no such file; the key map lists it")
     return paths
 
 
-def held(weights: Path, name: str) -> Path:
-    """The file of that name in the folder of the weights.
+def listed_file(weights: Path, name: str) -> Path:
+    """The file `name` in the folder of the weights.
 
-    In a snapshot of the hub's cache it may be a link to the cache's own store of files. Raises UserError for any other
-    that leaves the folder.
+    In a snapshot of the hub's cache, it may be a link to the cache's own store of files. Raises UserError for any other
+    path that leaves the folder.
     """
     if "\0" in name:
-        raise UserError(f"{name!r} under `files` in the key map cannot be a file's name; mend it there")
+        raise UserError(f"{name!r} under `files` in the key map cannot be a file's name; correct it")
     root = weights.resolve()
     path = root / name
     blobs = root.parent.parent / "blobs"
@@ -119,7 +122,7 @@ def held(weights: Path, name: str) -> Path:
 
 
 def read(path: Path, within: str | None) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, or of a PyTorch file that holds nothing but data, on the CPU."""
+    """All tensors of a safetensors file, or of a PyTorch file that contains only data, on the CPU."""
     try:
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as file:
@@ -127,14 +130,14 @@ def read(path: Path, within: str | None) -> dict[str, Tensor]:
         stored = torch.load(path, map_location="cpu", weights_only=True)
     except PermissionError:
         raise
-    except Exception as error:  # bytes that are no such file end wherever the library's reader happens to stumble
+    except Exception as error:  # an invalid file can fail anywhere in the library's reader
         raise UserError(f"{path}: cannot be read as tensors alone ({one_line(error)[:160]})") from None
     if within is not None:
         stored = stored.get(within) if isinstance(stored, dict) else None
     if not isinstance(stored, dict) or not all(isinstance(tensor, Tensor) for tensor in stored.values()):
-        raise UserError(f"{path}: holds no table of tensors there; name its key as `within` in the key map")
+        raise UserError(f"{path}: has no table of tensors there; name its key as `within` in the key map")
     if unnamed := [name for name in stored if not isinstance(name, str)]:
-        raise UserError(f"{path}: names a tensor {unnamed[0]!r}, which is no text; save it under names")
+        raise UserError(f"{path}: names a tensor {unnamed[0]!r}, which is not text; save the tensors under names")
     odd = [name for name, each in stored.items() if each.layout != torch.strided or each.is_meta or each.is_quantized]
     if odd:
         raise UserError(f"{path}: {listed(odd)}: sparse, quantized or without values; save plain tensors")
@@ -145,16 +148,16 @@ def read(path: Path, within: str | None) -> dict[str, Tensor]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """The first names, and how many more."""
+    """The first names, and the number of the others."""
     names = list(names)
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 
 
 def joined(name: str, parts: list[Tensor], keys: KeyMap, model: Model) -> Tensor:
-    """One of our tensors, float32 (the code book keeps its type), from those that it is made of.
+    """Join `parts` into our tensor `name`, in float32 (the code book keeps its type).
 
-    Raises RuntimeError if their shapes do not go together.
+    Raises RuntimeError if their shapes do not fit together.
     """
     if name != CODEBOOK:
         parts = [part.to(torch.float32) for part in parts]
@@ -164,69 +167,69 @@ def joined(name: str, parts: list[Tensor], keys: KeyMap, model: Model) -> Tensor
         and name.endswith("attention.qkv.weight")
         and tensor.shape[:1] == (3 * model.d_model,)
     ):
-        q, k, v = tensor.chunk(3)  # of the whole, since any of them may have come joined with another
+        q, k, v = tensor.chunk(3)  # of the joined tensor: a part may contain more than one of the three
         tensor = torch.cat([halves(q, model.n_heads), halves(k, model.n_heads), v])
     return tensor
 
 
 def halves(weight: Tensor, n_heads: int) -> Tensor:
-    """Rows of a query or key matrix (d, d) from interleaved pairs to pairs that lie half a head apart."""
+    """Reorder the rows of a query or key matrix (d, d) from interleaved pairs to pairs half a head apart."""
     return weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
-def rounded_to(found: Tensor, expected: Tensor) -> torch.dtype | None:
-    """The stored type of a continuous code book, if it is lower than ours."""
-    both = found.is_floating_point() and expected.is_floating_point()
-    return found.dtype if both and torch.finfo(found.dtype).eps > torch.finfo(expected.dtype).eps else None
+def rounded_to(stored: Tensor, expected: Tensor) -> torch.dtype | None:
+    """The stored type of a continuous code book, if its precision is lower than ours; otherwise None."""
+    both = stored.is_floating_point() and expected.is_floating_point()
+    return stored.dtype if both and torch.finfo(stored.dtype).eps > torch.finfo(expected.dtype).eps else None
 
 
-def code_book_problem(found: Tensor, expected: Tensor) -> str | None:
-    """How a stored code book differs from the config's, by value, whatever type it is stored in."""
-    if found.shape != expected.shape:
-        return f"{CODEBOOK}: {tuple(found.shape)} in the checkpoint, {tuple(expected.shape)} by the config"
-    if lower := rounded_to(found, expected):
+def code_book_problem(stored: Tensor, expected: Tensor) -> str | None:
+    """How the values of a stored code book differ from the config's, in whatever type they are stored."""
+    if stored.shape != expected.shape:
+        return f"{CODEBOOK}: {tuple(stored.shape)} in the checkpoint, {tuple(expected.shape)} by the config"
+    if lower := rounded_to(stored, expected):
         expected = expected.to(lower)
-    wrong = (found.double() != expected.double()).any(1).nonzero().flatten().tolist()
+    wrong = (stored.double() != expected.double()).any(1).nonzero().flatten().tolist()
     if wrong:
         row = wrong[0]
         return (
             f"{CODEBOOK}: differs from what the config defines in {len(wrong)} of {len(expected)} row(s); the first is "
-            f"{row}: {found[row].tolist()} there, {expected[row].tolist()} here"
+            f"{row}: {stored[row].tolist()} there, {expected[row].tolist()} here"
         )
     return None
 
 
-def stated_beside(weights: Path) -> tuple[Path, dict[str, Any]]:
-    """config.json beside the weights, and what it says; nothing, if there is none."""
+def source_config(weights: Path) -> tuple[Path, dict[str, Any]]:
+    """The path of config.json beside the weights, and its content; empty if there is no such file."""
     path = (weights if weights.is_dir() else weights.parent) / "config.json"
-    stated = read_json(path) if path.is_file() else {}
-    if not isinstance(stated, dict):
-        raise UserError(f"{path}: is no mapping of keys; mend it, or import from a folder without it")
-    return path, stated
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: is not a mapping of keys; correct it, or import from a folder without it")
+    return path, content
 
 
-def rotations(stated: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What a config.json says of rotations, under the names of its newer form, and what of it is not understood."""
-    found, problems = {}, []
-    if stated.get("rope_theta") is not None:
-        found["rope_theta"] = stated["rope_theta"]
+def rotations(source: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The rotation keys of a config.json, under the names of its newer form, and the entries that are not understood."""
+    rope, problems = {}, []
+    if source.get("rope_theta") is not None:
+        rope["rope_theta"] = source["rope_theta"]
     for key in ("rope_parameters", "rope_scaling"):
-        said = stated.get(key) or {}
-        if not isinstance(said, dict) or any(isinstance(value, dict) for value in said.values()):
-            problems.append(f"{key} is {said!r}, which is no description of one rotation")
+        section = source.get(key) or {}
+        if not isinstance(section, dict) or any(isinstance(value, dict) for value in section.values()):
+            problems.append(f"{key} is {section!r}, which is no description of one rotation")
             continue
-        kind = said.get("rope_type", said.get("type"))
-        found |= {name: value for name, value in said.items() if name in ("rope_theta", "partial_rotary_factor")}
+        kind = section.get("rope_type", section.get("type"))
+        rope |= {name: value for name, value in section.items() if name in ("rope_theta", "partial_rotary_factor")}
         if kind not in (None, "default"):
-            found["rope_type"] = kind
-    return found, problems
+            rope["rope_type"] = kind
+    return rope, problems
 
 
-def stated_elsewhere(path: Path, stated: dict[str, Any], keys: KeyMap, model: Model) -> list[str]:
-    """What a config.json beside the weights says otherwise than our config, of things that no shape shows."""
-    if not stated:
+def config_differences(path: Path, source: dict[str, Any], keys: KeyMap, model: Model) -> list[str]:
+    """How a config.json beside the weights differs from our config, in settings that no tensor's shape shows."""
+    if not source:
         return []
-    rope, problems = rotations(stated)
+    rope, problems = rotations(source)
     head_dim = model.d_model // model.n_heads
     ours = {
         "n_heads": model.n_heads,
@@ -239,32 +242,32 @@ def stated_elsewhere(path: Path, stated: dict[str, Any], keys: KeyMap, model: Mo
         "activation": "silu",
     }
     theirs = {
-        "n_heads": stated.get("num_attention_heads", model.n_heads),
-        "n_key_value_heads": stated.get("num_key_value_heads") or model.n_heads,
-        "head_dim": stated.get("head_dim") or head_dim,
-        "norm_eps": stated.get("rms_norm_eps", model.norm_eps),
+        "n_heads": source.get("num_attention_heads", model.n_heads),
+        "n_key_value_heads": source.get("num_key_value_heads") or model.n_heads,
+        "head_dim": source.get("head_dim") or head_dim,
+        "norm_eps": source.get("rms_norm_eps", model.norm_eps),
         "rope_theta": rope.get("rope_theta", model.rope_theta),
         "rope_type": rope.get("rope_type", "default"),
-        "rope": "interleaved" if stated.get("rope_interleaved") else keys.rope,
-        "activation": stated.get("hidden_act", "silu"),
+        "rope": "interleaved" if source.get("rope_interleaved") else keys.rope,
+        "activation": source.get("hidden_act", "silu"),
     }
     problems += differences(theirs, ours)
     for key, neutral in NEUTRAL.items():
-        value = stated.get(key, rope.get(key))
+        value = source.get(key, rope.get(key))
         if value is not None and value not in neutral:
             problems.append(f"{key} is {value!r} there; our backbone has no such thing")
-    window = stated.get("sliding_window") if stated.get("use_sliding_window", True) else None
+    window = source.get("sliding_window") if source.get("use_sliding_window", True) else None
     if window is not None and not (isinstance(window, int) and window >= model.context_length):
         problems.append(f"sliding_window is {window!r} there; attention here sees all {model.context_length} positions")
-    kind = str(stated.get("model_type"))
+    kind = str(source.get("model_type"))
     if kind in CONFIG_MAPPING and kind not in ARCHITECTURES:
         problems.append(f"model_type is {kind!r} there, another architecture than Llama's")
     return [f"{path}: {line}" for line in problems]
 
 
-def ties(stated: dict[str, Any], keys: KeyMap, state: dict[str, Tensor]) -> list[str]:
-    """What is wrong where the checkpoint's config.json says that its head is its embedding table."""
-    if stated.get("tie_word_embeddings") is not True:
+def ties(source: dict[str, Any], keys: KeyMap, state: dict[str, Tensor]) -> list[str]:
+    """Problems with a head that the checkpoint's config.json ties to the embedding table."""
+    if source.get("tie_word_embeddings") is not True:
         return []
     table = keys.tensors.get(TABLE)
     if HEAD not in state:
@@ -280,22 +283,22 @@ def ties(stated: dict[str, Any], keys: KeyMap, state: dict[str, Tensor]) -> list
 def assemble(
     stored: dict[str, Tensor], keys: KeyMap, interface: inputs.Inputs, model: Model
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """Our state dict from theirs, and what does not match, one line each."""
+    """Our state dict from the stored tensors, and one line per mismatch."""
     with torch.device("meta"):
         expected = Transformer(interface.form, model).state_dict()
-    wanted = expanded(keys, model.n_layers)
+    mapping = expanded(keys, model.n_layers)
     problems, state, used = [], {}, set()
     fixed = {f"decoder.input.{name}": torch.from_numpy(array) for name, array in interface.arrays.items()}
-    if unknown := [name for name in wanted if name not in expected and name not in INPUTS]:
-        problems.append(f"the key map names what is no tensor of ours: {listed(unknown)}")
+    if unknown := [name for name in mapping if name not in expected and name not in INPUTS]:
+        problems.append(f"the key map names no tensor of ours: {listed(unknown)}")
     missing: list[str] = []
     for name, target in expected.items():
-        sources = wanted.get(name)
+        sources = mapping.get(name)
         if name in fixed and (name == LIFT or sources is None):
-            state[name] = fixed[name]  # no checkpoint need hold what the config defines
+            state[name] = fixed[name]  # defined by the config: the checkpoint need not have it
             continue
         if sources is None:
-            problems.append(f"{name}: the key map does not say what it is made of")
+            problems.append(f"{name}: the key map does not say which tensors it is made from")
             continue
         if absent := [source for source in sources if source not in stored]:
             missing += absent
@@ -303,7 +306,7 @@ def assemble(
         used.update(sources)
         types = CODE_TYPES if name in fixed else WEIGHT_TYPES
         if other := {str(stored[source].dtype) for source in sources if stored[source].dtype not in types}:
-            problems.append(f"{name}: stored as {', '.join(sorted(other))}, which is not a weight's value by itself")
+            problems.append(f"{name}: stored as {', '.join(sorted(other))}, which needs scales to give a weight")
             continue
         try:
             tensor = joined(name, [stored[source] for source in sources], keys, model)
@@ -320,19 +323,19 @@ def assemble(
         elif tensor.shape != target.shape:
             problems.append(f"{name}: {tuple(tensor.shape)} in the checkpoint, {tuple(target.shape)} by the config")
         elif not tensor.isfinite().all():
-            problems.append(f"{name}: holds a value that is NaN or infinite")
+            problems.append(f"{name}: has a value that is NaN or infinite")
         else:
             state[name] = alone(tensor, state.values())
     if missing:
         problems.append(f"missing in the checkpoint: {listed(missing)}")
-    left = [name for name in stored if name not in used and not any(fnmatch.fnmatch(name, p) for p in keys.ignore)]
-    if left:
-        problems.append(f"left over in the checkpoint: {listed(left)}; map them, or list them under `ignore`")
+    unused = [name for name in stored if name not in used and not any(fnmatch.fnmatch(name, p) for p in keys.ignore)]
+    if unused:
+        problems.append(f"left over in the checkpoint: {listed(unused)}; map them, or list them under `ignore`")
     return state, problems
 
 
 def alone(tensor: Tensor, others: Iterable[Tensor]) -> Tensor:
-    """The tensor in float32 with memory of its own: a file of weights has no two names for one."""
+    """The tensor in float32, in memory of its own: a safetensors file has no two names for one memory."""
     tensor = tensor.to(torch.float32).contiguous()
     memory = tensor.untyped_storage()
     shared = any(memory.data_ptr() == other.untyped_storage().data_ptr() for other in others)
@@ -340,7 +343,7 @@ def alone(tensor: Tensor, others: Iterable[Tensor]) -> Tensor:
 
 
 def note(line: str) -> None:
-    """Say what a user may want to know, and what stops nothing."""
+    """Print a line that informs the user; the import continues."""
     print(f"import: {line}", file=sys.stderr, flush=True)
 
 
@@ -370,10 +373,10 @@ After `import tokencodes`, Transformers' Auto classes load this folder. {standal
 def import_checkpoint(
     settings: config.Config, name: str, weights: Path, key_map: Path | None, tokenizer: Path | None, out: Path
 ) -> None:
-    """Write `out` as `tokencodes export` would, from the tensors in `weights` (a file, or a folder of files).
+    """Write a model directory `out`, as `tokencodes export` does, from the tensors in `weights` (a file or a folder).
 
-    `key_map` defaults to the names of Transformers' Llama. Without `tokenizer` (what `tokencodes tokenizer` wrote) the
-    model cannot be evaluated. Raises UserError with one line for each thing that does not match.
+    `key_map` defaults to the names of Transformers' Llama. `tokenizer` is a folder of `tokencodes tokenizer`; without it
+    the model cannot be evaluated. Raises UserError with one line per mismatch.
     """
     interface, model = settings.interface(name), settings.model
     export.place(out, weights, tokenizer)
@@ -381,35 +384,35 @@ def import_checkpoint(
     where = key_map or LLAMA
     keys = parse(KeyMap, config.read_yaml(where), str(where))
     files = weight_files(weights, keys)
-    path, stated = stated_beside(weights)
-    problems = stated_elsewhere(path, stated, keys, model)
-    if "model_type" in stated and str(stated["model_type"]) not in CONFIG_MAPPING:
+    path, source = source_config(weights)
+    problems = config_differences(path, source, keys, model)
+    if "model_type" in source and str(source["model_type"]) not in CONFIG_MAPPING:
         note(
-            f"{path}: model_type is {stated['model_type']!r}, which Transformers does not know; the key map must fit it"
+            f"{path}: model_type is {source['model_type']!r}, which Transformers does not know; the key map must fit it"
         )
     stored: dict[str, Tensor] = {}
     for file in files:
         tensors = read(file, keys.within)
         if twice := sorted(stored.keys() & tensors.keys()):
-            problems.append(f"{file}: holds again what a file before it has: {listed(twice)}")
+            problems.append(f"{file}: repeats tensors of an earlier file: {listed(twice)}")
         stored.update(tensors)
-    held = inputs.assemble(interface, None, model.vocab_size, model.d_model, model.init_std)
-    state, more = assemble(stored, keys, held, model)
-    if problems := [*problems, *more, *ties(stated, keys, state)]:
+    model_input = inputs.assemble(interface, None, model.vocab_size, model.d_model, model.init_std)
+    state, more = assemble(stored, keys, model_input, model)
+    if problems := [*problems, *more, *ties(source, keys, state)]:
         raise UserError("\n".join(line if line.startswith(str(weights)) else f"{weights}: {line}" for line in problems))
     with torch.device("meta"):
-        net = Transformer(held.form, model)
+        net = Transformer(model_input.form, model)
     net.load_state_dict(state, strict=True, assign=True)
     ids = {} if end is None else {f"{kind}_token_id": end for kind in ("bos", "eos", "pad")}
     facts: dict[str, Any] = {
         "interface": name,
         "seed": None,
-        "codes_sha256": held.codes_sha256,
+        "codes_sha256": model_input.codes_sha256,
         "imported": {path.name: sha256_file(path) for path in files},
     }
-    settings_ = adapter.to_config(interface, held, model, **ids, auto_map=standalone.AUTO_MAP)
+    model_config = adapter.to_config(interface, model_input, model, **ids, auto_map=standalone.AUTO_MAP)
     export.write_model(
-        adapter.from_transformer(net, settings_),
+        adapter.from_transformer(net, model_config),
         tokenizer,
         card(name, model, files),
         facts,
@@ -420,11 +423,11 @@ def import_checkpoint(
 
 
 def check(net: Transformer, folder: Path, weights: Path) -> None:
-    """Load what was written, strictly; its logits must be finite, and those of the imported weights to the bit."""
+    """Load the written model: its logits must be finite, and bit for bit those of the imported weights."""
     vocab_size = net.lm_head.out_features
     probe = torch.arange(N_PROBE)[None] * max(1, vocab_size // N_PROBE) % vocab_size
     with torch.no_grad():
         logits, expected = adapter.load(folder)(probe).logits, net.eval()(probe)
     if not logits.isfinite().all():
         raise UserError(f"{weights}: logits of its model are not finite; the weights overflow in float32")
-    assert torch.equal(logits, expected), "a model directory gives other logits than the weights that it was made of"
+    assert torch.equal(logits, expected), "the model directory gives other logits than the imported weights"

@@ -1,7 +1,7 @@
 """The training loop: `tokencodes train`, alone or under torchrun.
 
-Everything that decides the next update is a function of the config, the step and the newest checkpoint, so a run that
-was stopped at any point and started again ends with the same bits as one that was not.
+Each update is a function of the config, the step and the newest checkpoint alone. So a run that was stopped at any
+point and continued ends with the same bits as an uninterrupted one.
 """
 
 import contextlib
@@ -32,15 +32,14 @@ from tokencodes.train import checkpoint, distributed, energy, metrics, optim
 from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
 
-SAVE_MARGIN = 1.5  # a time budget leaves room for one step and one save that take this many times the longest so far
-
-
-# What torch.compile's complaints about missing tools have in them
+SAVE_MARGIN = 1.5  # a time budget reserves this multiple of the longest step and the longest save so far
+# Parts of torch.compile's error messages about missing tools
+MAX_CAUSE = 120  # characters of a library's error message in ours
 NO_COMPILER = ("InvalidCxxCompiler", "TritonMissing", "Python.h: No such file")
 
 
 class SummedLoss(nn.Module):
-    """What data parallel wraps: ids and already shifted targets, int64 (B, T) -> summed loss in nats."""
+    """The module that data parallel wraps: ids and shifted targets, int64 (B, T) -> summed loss in nats."""
 
     def __init__(self, model: transformer.Transformer, chunk: int):
         super().__init__()
@@ -52,7 +51,7 @@ class SummedLoss(nn.Module):
 
 
 class Stop:
-    """Why to stop soon: a signal (TERM, USR1, INT; they may come repeatedly) or the time budget."""
+    """The reason to stop soon: a signal (TERM, USR1 or INT, also repeated) or the end of the time budget."""
 
     def __init__(self, budget_min: float | None):
         self.reason: str | None = None
@@ -61,7 +60,7 @@ class Stop:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle signals while inside."""
+        """Handle signals within this context."""
         kinds = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
         before = {kind: signal.signal(kind, self._on_signal) for kind in kinds}
         try:
@@ -74,26 +73,26 @@ class Stop:
         self.reason = signal.Signals(number).name
 
     def now(self) -> bool:
-        """Whether this process wants to stop after the present step."""
+        """Whether this process requests a stop after the current step."""
         if self.reason is None and time.monotonic() + SAVE_MARGIN * sum(self.longest.values()) > self.deadline:
             self.reason = "time budget"
         return self.reason is not None
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
-        """Remember the longest step and save."""
+        """Record the duration of a "step" or "save" if it is the longest so far."""
         start = time.monotonic()
         yield
         self.longest[what] = max(self.longest[what], time.monotonic() - start)
 
 
 def run_lock(out: Path) -> contextlib.AbstractContextManager[Any]:
-    """One writer per run folder, for a `with` block. Raises UserError if another process trains there."""
+    """Lock of a run folder: one writer at a time. Raises UserError if another process trains there."""
     return locked(out / ".lock", busy=f"{out}: another process trains here; wait for it or stop it")
 
 
 class Trainer:
-    """One run on one rank."""
+    """The part of a run on one rank."""
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class Trainer:
         interface = read_inputs(run, codes_file)
         self.label = f"{run.interface_name}-s{run.seed}"
         self.folder = out / "checkpoints"
-        self.last_good: Path | None = None  # the checkpoint that was continued from, or written last
+        self.last_good: Path | None = None  # the checkpoint that was loaded or written last
         self.facts = {
             "identity": run.identity(),
             "store_sha256": store.sha256,
@@ -131,18 +130,18 @@ class Trainer:
         held_out = Sampler(store, "validation", context, run.data.split.seed)
         self.validation = held_out.windows(0, range(ranks.rank, max(1, windows), ranks.world_size))
         self.n_validation = max(1, windows)
-        # sharded weights meet in every forward pass: all ranks make as many, whether they have windows left or not
+        # Each forward pass gathers sharded weights from all ranks, so all ranks make the same number of passes
         self.validation_batches = math.ceil(math.ceil(self.n_validation / ranks.world_size) / train.micro_batch_size)
 
     # ------------------------------------------------------------ one step
 
     def rehearse(self) -> None:
-        """A validation batch and one accumulation, of token 0 alone, with the optimizer's state beside them.
+        """Run a validation batch and an accumulation of token 0, with memory allocated for the optimizer's state.
 
-        What does not fit into memory shows at once, not after the store has been read or at the first validation: all
-        batches have one size. It changes no weight, no random state and no record. Between ranks it also brings DDP to
-        the buckets that it keeps from its second step on, so that a resumed run adds up gradients in the order of a
-        straight one. Raises UserError if memory does not suffice, or if there is nothing to compile with.
+        All batches have the same size, so a model that does not fit into memory fails here, before the store is read.
+        The rehearsal changes no weight, no random state and no record. It also makes DDP build the buckets that it
+        keeps from its second step on, so that a resumed run sums gradients in the same order as an uninterrupted one.
+        Raises UserError if there is too little memory or no compiler.
         """
         train = self.run.train
         windows = np.zeros((train.micro_batch_size, self.run.model.context_length + 1), dtype=np.int64)
@@ -157,47 +156,48 @@ class Trainer:
         except (torch.OutOfMemoryError, RuntimeError) as error:
             if any(name in str(error) for name in NO_COMPILER):
                 raise UserError(
-                    f"train.compile: true, but nothing here compiles ({one_line(error)[:120]}); install a C++ compiler "
-                    "and Python's headers (on Debian: apt-get install g++ python3-dev) and, for a GPU, triton; name "
-                    "the compiler by CXX; or set compile: false"
+                    f"train.compile: true, but no working compiler was found ({one_line(error)[:MAX_CAUSE]}); install "
+                    "a C++ compiler and Python's headers (on Debian: apt-get install g++ python3-dev) and, for a GPU, "
+                    "triton; name the compiler by CXX; or set compile: false"
                 ) from error
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
             raise UserError(
-                f"train: one step does not fit into memory ({one_line(error)[:120]}); lower train.micro_batch_size and "
-                "raise grad_accum_steps, set activation_checkpointing: true or parallel: fsdp, or use a smaller "
-                "loss_chunk_tokens; `tokencodes plan` says what each asks for"
+                f"train: one step does not fit into memory ({one_line(error)[:MAX_CAUSE]}); lower "
+                "train.micro_batch_size and raise grad_accum_steps, set activation_checkpointing: true or parallel: "
+                "fsdp, or use a smaller loss_chunk_tokens; `tokencodes plan` shows how much memory each needs"
             ) from error
         self.optimizer.zero_grad(set_to_none=True)
 
     def losses(self, windows: np.ndarray) -> Tensor:
-        """Summed loss of windows (n, context + 1): inputs are all but the last token, targets all but the first."""
+        """Summed loss of windows (n, context + 1): the inputs omit the last token, the targets the first."""
         tokens = torch.from_numpy(windows).to(self.ranks.device)
         autocast = torch.autocast(self.ranks.device.type, torch.bfloat16, enabled=self.run.train.precision == "bf16")
         with autocast:
             return self.module(tokens[:, :-1], tokens[:, 1:])
 
     def accumulate(self, step: int) -> tuple[float, float]:
-        """Gradients of the global batch's mean loss into .grad. Returns this rank's loss sum and seconds for data."""
+        """Add the gradients of the global batch's mean loss to .grad. Returns this rank's loss sum and the seconds that
+        reading data took."""
         train, ranks = self.run.train, self.ranks
-        a_rank = train.micro_batch_size * train.grad_accum_steps
+        windows_per_rank = train.micro_batch_size * train.grad_accum_steps
         total, data_s = torch.zeros((), dtype=torch.float64, device=ranks.device), 0.0
         for micro in range(train.grad_accum_steps):
-            first = ranks.rank * a_rank + micro * train.micro_batch_size
+            first = ranks.rank * windows_per_rank + micro * train.micro_batch_size
             start = time.monotonic()
             windows = self.sampler.windows(step, range(first, first + train.micro_batch_size))
             data_s += time.monotonic() - start
             with ranks.accumulating(self.module, last=micro == train.grad_accum_steps - 1):
                 loss = self.losses(windows)
-                # data parallel takes the mean over ranks; the mean over the global batch's tokens is wanted
+                # Data parallel divides by the number of ranks; the gradient must be that of the mean over all tokens
                 (loss * (ranks.world_size / train.tokens_per_step)).backward()
             total += loss.detach()
         return total.item(), data_s
 
     def update(self, step: int) -> tuple[dict[str, Any], float, bool]:
-        """One optimizer step. Returns its record, the seconds for data, and whether any rank wants to stop.
+        """One optimizer step. Returns its record, the seconds of reading data, and whether a rank requests a stop.
 
-        A loss or gradient norm that is not finite ends the run before the weights change.
+        Raises FloatingPointError, before the weights change, if the loss or the gradient norm is not finite.
         """
         train = self.run.train
         rate = optim.learning_rate(step, train)
@@ -205,28 +205,28 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss_sum, data_s = self.accumulate(step)
         norm = distributed.number(torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.grad_clip))
-        wrong = [
+        not_finite = [
             float(rank == self.ranks.rank and not math.isfinite(loss_sum)) for rank in range(self.ranks.world_size)
         ]
-        loss_sum, wishes, *wrong = self.ranks.all_sum([loss_sum, float(self.stop.now()), *wrong])
+        loss_sum, stops, *not_finite = self.ranks.all_sum([loss_sum, float(self.stop.now()), *not_finite])
         loss = loss_sum / train.tokens_per_step
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            ranks = [rank for rank, count in enumerate(wrong) if count] or [self.ranks.rank]
+            ranks = [rank for rank, count in enumerate(not_finite) if count] or [self.ranks.rank]
             raise FloatingPointError(
                 f"step {step}, rank {', '.join(map(str, ranks))}: loss {loss}, gradient norm {norm}; stopped before "
-                f"the update; {self.where_to_go_back()}"
+                f"the update; {self.last_good_text()}"
             )
         self.optimizer.step()
         record = {"step": step, "loss": loss, "lr": rate, "grad_norm": norm, "tokens": step * train.tokens_per_step}
-        return record, data_s, wishes > 0
+        return record, data_s, stops > 0
 
-    def where_to_go_back(self) -> str:
-        """For what is said when training has gone astray."""
+    def last_good_text(self) -> str:
+        """The part of an error message that names the last good checkpoint."""
         return f"the last good checkpoint is {self.last_good or 'not written yet'}"
 
     @torch.no_grad()
     def validate(self, step: int) -> float:
-        """Mean loss over the fixed validation windows, nats a token. Raises FloatingPointError if it is not finite."""
+        """Mean loss over the fixed validation windows, nats per token. Raises FloatingPointError if not finite."""
         size = self.run.train.micro_batch_size
         total = 0.0
         for batch in range(self.validation_batches):
@@ -234,45 +234,48 @@ class Trainer:
             if len(windows):
                 total += self.losses(windows).item()
             else:
-                self.losses(np.zeros((1, self.run.model.context_length + 1), dtype=np.int64))  # for the others alone
+                # No window is left for this rank, but the others need its weights
+                self.losses(np.zeros((1, self.run.model.context_length + 1), dtype=np.int64))
         loss = self.ranks.all_sum([total])[0] / (self.n_validation * self.run.model.context_length)
         if not math.isfinite(loss):
-            raise FloatingPointError(f"validation loss {loss} after step {step}; {self.where_to_go_back()}")
+            raise FloatingPointError(f"validation loss {loss} after step {step}; {self.last_good_text()}")
         return loss
 
     # --------------------------------------------------------- save and load
 
     def resume(self) -> int:
-        """Load the newest whole checkpoint; returns its step, 0 for a fresh start."""
-        found = checkpoint.latest(self.folder, self.facts)
-        if found is None:
+        """Load the newest complete checkpoint. Returns its step, or 0 if there is none."""
+        newest = checkpoint.latest(self.folder, self.facts)
+        if newest is None:
             return 0
-        if found.manifest.get("code") != self.code:
+        if newest.manifest.get("code") != self.code:
             match self.run.train.on_code_change:
-                case "refuse" if found.step == self.run.train.max_steps:
-                    self.code = found.manifest.get("code")  # finished: it is kept, and stays what that code made
+                case "refuse" if newest.step == self.run.train.max_steps:
+                    self.code = newest.manifest.get("code")  # training has finished: record the code that trained
                 case "refuse":
                     raise UserError(
-                        f"{found.path}: was made by other training code; set train.on_code_change to `continue` to go "
-                        f"on from it or to `restart` to train anew, or go back to the code of version "
-                        f"{found.manifest.get('versions', {}).get('tokencodes', 'unknown')}"
+                        f"{newest.path}: was made by other training code; set train.on_code_change to `continue` to "
+                        f"continue from it or to `restart` to train from the start, or return to the code of version "
+                        f"{newest.manifest.get('versions', {}).get('tokencodes', 'unknown')}"
                     )
                 case "restart":
                     if self.ranks.main:
-                        metrics.say(self.label, f"the training code has changed since {found.path.name}: training anew")
+                        metrics.say(
+                            self.label, f"the training code has changed since {newest.path.name}: starting anew"
+                        )
                         set_aside(self.folder)
                     self.ranks.barrier()
                     return 0
-        here = self.model.state_dict()
-        weights = {name: distributed.like(here[name], tensor) for name, tensor in found.tensors("model").items()}
+        targets = self.model.state_dict()
+        weights = {name: distributed.like(targets[name], tensor) for name, tensor in newest.tensors("model").items()}
         self.model.load_state_dict(weights, strict=True)
-        optim.load_state(self.model, self.optimizer, found.tensors("optimizer"))
-        distributed.set_rng_state(found.tensors("rng"), self.ranks.device)
-        self.last_good = found.path
-        return found.step
+        optim.load_state(self.model, self.optimizer, newest.tensors("optimizer"))
+        distributed.set_rng_state(newest.tensors("rng"), self.ranks.device)
+        self.last_good = newest.path
+        return newest.step
 
     def save(self, step: int, journals: list[metrics.Journal | metrics.Board]) -> None:
-        """A checkpoint of `step`, written by the main rank; all wait for it."""
+        """Write a checkpoint of `step` on the main rank; all ranks wait for it."""
         with self.stop.timing("save"):
             parts = {
                 "model": self.ranks.gathered(self.model.state_dict()),
@@ -284,19 +287,18 @@ class Trainer:
                     journal.sync()
                 facts = {**self.facts, "code": self.code, "versions": versions()}
                 try:
-                    saved = checkpoint.save(self.folder, step, parts, facts, self.run.train.keep_checkpoints)
+                    self.last_good = checkpoint.save(self.folder, step, parts, facts, self.run.train.keep_checkpoints)
                 except FloatingPointError as error:
-                    raise FloatingPointError(f"{error}; {self.where_to_go_back()}") from None
-                self.last_good = saved
+                    raise FloatingPointError(f"{error}; {self.last_good_text()}") from None
             self.ranks.barrier()
 
-    # ------------------------------------------------------------- the whole
+    # -------------------------------------------------------- the whole run
 
     def loop(self) -> None:
-        """From the newest checkpoint to the last step; final.json is written last."""
+        """Train from the newest checkpoint to the last step. final.json is written last."""
         train, main = self.run.train, self.ranks.main
-        # What is asked for while a start reads and hashes need not wait for the first update. A time budget has to, for
-        # each start to get further
+        # A signal during the start stops the run before its first update. The time budget does not: each start has to
+        # make progress
         if self.ranks.all_sum([float(self.stop.reason is not None)])[0]:
             why = self.stop.reason or "another rank"
             raise StoppedEarly(f"train {self.label}: stopped before the first update ({why}); start again to go on")
@@ -309,20 +311,20 @@ class Trainer:
             timing = metrics.Journal(self.out / "timing.jsonl", start, complete=False)
             board = metrics.Board(self.out / "tensorboard", start) if train.tensorboard else None
             journals = [each for each in (journal, timing, board) if each is not None]
-            where = "from the start" if start == 0 else f"again after step {start}"
-            metrics.say(self.label, f"{where}, {train.max_steps} steps of {train.tokens_per_step:,} tokens")
+            origin = "from the start" if start == 0 else f"again after step {start}"
+            metrics.say(self.label, f"{origin}, {train.max_steps} steps of {train.tokens_per_step:,} tokens")
             meter = energy.Meter(self.ranks.device, self.ranks.world_size)
         progress = metrics.Progress(self.label, start, train.max_steps, train.tokens_per_step, train.log_every)
         with contextlib.closing(progress):
             for step in range(start + 1, train.max_steps + 1):
-                begun = time.monotonic()
+                step_start = time.monotonic()
                 with self.stop.timing("step"):
                     record, data_s, stopping = self.update(step)
                     last = step == train.max_steps
                     if step % train.validate_every == 0 or last:
                         record["val_loss"] = self.validate(step)
                 if main:
-                    seconds = time.monotonic() - begun
+                    seconds = time.monotonic() - step_start
                     memory_mib = distributed.peak_memory_mib(self.ranks.device)
                     pace = {
                         "step": step,
@@ -335,7 +337,7 @@ class Trainer:
                     if board is not None:
                         board.append({**record, **pace})
                     progress.step(record)
-                # the first of this process too: it proves that saving works, and tells the time budget its length
+                # Also after the first step of a start: it shows that saving works and how long it takes
                 if step % train.checkpoint_every == 0 or step == start + 1 or last or stopping:
                     self.save(step, journals)
                 if stopping and not last:
@@ -345,7 +347,7 @@ class Trainer:
             self.finish()
 
     def finish(self) -> None:
-        """final.json: what the run came to, and the hashes of what it was made from."""
+        """Write final.json: the results of the run, and the hashes of its inputs."""
         train = self.run.train
         records = metrics.read_jsonl(self.out / "metrics.jsonl")
         timing = metrics.read_jsonl(self.out / "timing.jsonl")
@@ -374,19 +376,19 @@ class Trainer:
             versions=versions(),
             hardware=hardware(self.ranks),
             wall_s=math.fsum(line.get("step_s", 0.0) for line in timing),
-            energy_j=None if None in joules else math.fsum(joules),  # of the steps that count, as wall_s
+            energy_j=None if None in joules else math.fsum(joules),  # of the same steps as wall_s
         ).write(self.out / "final.json")
 
 
 def set_aside(folder: Path) -> None:
-    """Keep the checkpoints of superseded code beside the new ones, in place of any that were kept so before."""
+    """Move the checkpoints of superseded code to checkpoints.superseded, which replaces an earlier one."""
     old = folder.with_name("checkpoints.superseded")
     shutil.rmtree(old, ignore_errors=True)
     folder.rename(old)
 
 
 def versions() -> dict[str, str]:
-    """Of what computes."""
+    """Versions of the software that determines the results."""
     return {
         "tokencodes": __version__,
         "torch": torch.__version__,
@@ -396,7 +398,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware(ranks: distributed.Ranks) -> dict[str, Any]:
-    """On what the last part of the run was computed."""
+    """The hardware of the last part of the run."""
     cuda = ranks.device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(ranks.device) if cuda else f"CPU, {platform.machine()}",
@@ -406,7 +408,7 @@ def hardware(ranks: distributed.Ranks) -> dict[str, Any]:
 
 
 def check_store(run: Run, store: Store) -> None:
-    """Raises UserError if the store was prepared from another data section than the run names."""
+    """Raises UserError if the store was prepared with another data section or vocab_size than the run's."""
     expected = data_digest(run.data, run.model.vocab_size)
     if store.manifest.data_sha256 != expected:
         raise UserError(
@@ -416,23 +418,25 @@ def check_store(run: Run, store: Store) -> None:
 
 
 def already_done(run: Run, out: Path) -> bool:
-    """Whether final.json stands there. Raises UserError if it is another run's, or if its checkpoint is damaged."""
+    """Whether final.json exists. Raises UserError if it is another run's, or if its checkpoint is damaged."""
     path = out / "final.json"
     if not path.exists():
         return False
     if Final.read(path).run_sha256 != digest(run.identity()):
         raise UserError(f"{path}: belongs to a run with another config; delete {out} or use another `name`")
     last = out / "checkpoints" / checkpoint.name_of(run.train.max_steps)
-    if last.exists():  # a model that was exported needs it no more
+    if last.exists():  # it may be deleted after the export
         try:
             checkpoint.verify(last)
         except ValueError as error:
-            raise UserError(f"{error}; delete {path} and start again: training goes on from the one before") from None
+            raise UserError(
+                f"{error}; delete {path} and start again: training continues from the checkpoint before"
+            ) from None
     return True
 
 
 def read_inputs(run: Run, codes_file: Path | None) -> inputs.Inputs:
-    """The model's input: from the file that `tokencodes codes` wrote, or without one from the run's own recipe."""
+    """The model's input: from the code book in `codes_file`, or without one from the run's own spec."""
     model, codebook = run.model, None
     if codes_file is not None:
         if not is_fixed(run.interface):
@@ -446,16 +450,16 @@ def train(
 ) -> None:
     """Train `run` on the store into `out`: metrics.jsonl, timing.jsonl, checkpoints/, and last final.json.
 
-    `codes_file` is what `tokencodes codes` wrote; without it a fixed code book is built from the run's own recipe.
-    Raises StoppedEarly (exit 75) after saving on SIGTERM, SIGUSR1, SIGINT or near the end of the time budget (minutes;
-    the argument goes before the config's), UserError for what the user can mend, FloatingPointError for a loss or
-    gradient norm that is not finite.
+    `codes_file` is a code book of `tokencodes codes`; without it a fixed code book is built from the run's own spec.
+    `time_budget_min` (minutes) overrides the config's value. Raises StoppedEarly (exit code 75), after saving, on
+    SIGTERM, SIGUSR1, SIGINT or near the end of the time budget; UserError for errors of the user; FloatingPointError if
+    a loss, a gradient norm or a weight is not finite.
     """
     stop = Stop(time_budget_min if time_budget_min is not None else run.train.time_budget_min)
     with stop.listening(), distributed.job(run.train) as ranks:
         with run_lock(out) if ranks.main else contextlib.nullcontext():
             if already_done(run, out):
-                metrics.say(f"{run.interface_name}-s{run.seed}", "final.json is there: nothing to do")
+                metrics.say(f"{run.interface_name}-s{run.seed}", "final.json exists: nothing to do")
                 return
             train_with(ranks, run, codes_file, store_dir, out, stop)
 
@@ -463,15 +467,15 @@ def train(
 def train_with(
     ranks: distributed.Ranks, run: Run, codes_file: Path | None, store_dir: Path, out: Path, stop: Stop
 ) -> None:
-    """The part of `train` that holds the model, which is gone when the ranks part."""
+    """The part of `train` that holds the model, which must be freed before the process group (`distributed.job`)."""
     if run.train.tensorboard and ranks.main:
-        metrics.summary_writer()  # or what is missing shows after the store has been read
+        metrics.summary_writer()  # a missing package shows before the store is read
     distributed.make_deterministic(run.train.cpu_threads, run.seed)
     store = Store.open(store_dir, vocab_size=run.model.vocab_size)
     check_store(run, store)
     trainer = Trainer(run, store, out, ranks, stop, codes_file)
     trainer.rehearse()
     if ranks.main:
-        verify(store_dir)  # opening cannot see a changed token; hashing is minutes, training is weeks
+        verify(store_dir)  # opening does not detect changed tokens; hashing takes minutes, training weeks
     ranks.barrier()
     trainer.loop()

@@ -1,7 +1,7 @@
-"""What a run writes down while it trains: one JSON line a step, and lines that a person can follow.
+"""What a run records while it trains: one JSON line per step, and progress lines for people.
 
-metrics.jsonl holds what the config decides (loss, rate, gradient norm, tokens, validation loss); it is the same, byte
-for byte, for an interrupted run and a straight one. Clock times go to timing.jsonl, which no two runs share.
+metrics.jsonl has the values that the config determines: loss, learning rate, gradient norm, tokens, validation loss. It
+has the same bytes for an interrupted run and an uninterrupted one. Clock times are in timing.jsonl and differ.
 """
 
 import json
@@ -18,17 +18,17 @@ from tokencodes.model.shape import flops_per_token
 from tokencodes.train.spec import Run
 
 TERA = 1e12
-REDRAW_S = 0.1  # a terminal's line is rewritten at most so often
+REDRAW_S = 0.1  # shortest time between two updates of a terminal's line, seconds
 CLEAR_LINE = "\r\x1b[K"
 
 
 class Journal:
-    """An append-only file of JSON lines, each with a "step"."""
+    """An append-only file of JSON lines; each has the key "step"."""
 
     def __init__(self, path: Path, last_step: int, *, complete: bool):
-        """Continue after `last_step`: lines beyond it, or a half line that a kill left, are dropped.
+        """Continue after `last_step`: drop lines of later steps, and a last line that a kill has truncated.
 
-        With `complete`, steps 1..last_step must all be there, else UserError: the history would have a hole.
+        With `complete`, raises UserError unless the file has each of the steps 1 to `last_step`.
         """
         self.path = path
         lines = []
@@ -42,26 +42,27 @@ class Journal:
                     lines.append((step, line))
         if complete and [step for step, _ in lines] != list(range(1, last_step + 1)):
             raise UserError(
-                f"{path}: does not hold steps 1 to {last_step}, which its checkpoint has made; restore the file, or "
-                f"delete {path.parent} to train anew"
+                f"{path}: lacks some of the steps 1 to {last_step} before the checkpoint; restore the file, or delete "
+                f"{path.parent} to train from the start"
             )
         write_text(path, "".join(line + "\n" for _, line in lines))
         self.file = open(path, "a", encoding="utf-8")
 
     def append(self, record: dict[str, Any]) -> None:
-        """Write one line; floats in their shortest exact form, NaN refused."""
+        """Write one line, floats in their shortest exact form. Raises ValueError for NaN and infinity."""
         self.file.write(json.dumps(record, allow_nan=False) + "\n")
         self.file.flush()
 
     def sync(self) -> None:
-        """Bring all lines to the disk, before a checkpoint says that their steps are done."""
+        """Flush all lines to the disk, before a checkpoint records that their steps are done."""
         os.fsync(self.file.fileno())
 
 
 class Board:
-    """The same records for TensorBoard, under DIR/tensorboard: one curve for each key but `step`.
+    """The same records for TensorBoard, under DIR/tensorboard: one curve per key, except `step`.
 
-    Each start adds an event file that says from which step on what older files hold is void (`purge_step`).
+    Each start of a run adds an event file. Its `purge_step` tells TensorBoard from which step on to ignore the points
+    of older event files.
     """
 
     def __init__(self, folder: Path, last_step: int):
@@ -69,13 +70,13 @@ class Board:
         self.writer = summary_writer()(str(folder), purge_step=last_step + 1)
 
     def append(self, record: dict[str, Any]) -> None:
-        """One point on each curve; what is null or the step itself has none."""
+        """Add one point per curve. A null value adds none."""
         for key, value in record.items():
             if key != "step" and value is not None:
                 self.writer.add_scalar(key, value, record["step"])
 
     def sync(self) -> None:
-        """Write what is queued: steps that a checkpoint holds are not made again."""
+        """Write the queued points: a resumed run does not repeat the steps before its checkpoint."""
         self.writer.flush()
 
 
@@ -96,7 +97,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def pace(run: Run, seconds: float, memory_mib: float) -> dict[str, float | None]:
-    """Of a step of that many seconds: tokens per second over all ranks, MFU (null without `peak_tflops`), memory."""
+    """Speed and memory of a step: tokens per second over all ranks, MFU (None without `peak_tflops`), peak MiB."""
     train = run.train
     tokens_per_s = train.tokens_per_step / seconds
     flops = flops_per_token(run.model) * tokens_per_s
@@ -116,8 +117,11 @@ def clock(seconds: float) -> str:
 
 
 class Progress:
-    """How far a run is, on stderr: a line every `log_every` steps and at each validation; in a terminal one line that
-    is rewritten, and a lasting one at each validation."""
+    """Progress of a run on stderr.
+
+    A log gets a line every `log_every` steps and at each validation. A terminal has one line that is rewritten, and
+    keeps a line at each validation.
+    """
 
     def __init__(self, run: str, start: int, n_steps: int, tokens_per_step: int, log_every: int):
         self.run, self.n_steps, self.tokens_per_step, self.log_every = run, n_steps, tokens_per_step, log_every
@@ -125,7 +129,7 @@ class Progress:
         self.since, self.since_step, self.drawn = time.monotonic(), start, 0.0
 
     def step(self, record: dict[str, Any]) -> None:
-        """Tell of one step that is done."""
+        """Report a finished step."""
         step, now = record["step"], time.monotonic()
         lasting = step == self.n_steps or "val_loss" in record
         due = lasting or step % self.log_every == 0
@@ -135,8 +139,8 @@ class Progress:
         line = progress_line(step, self.n_steps, record, self.tokens_per_step / seconds, seconds)
         if self.live:
             line = f"train {self.run}: {line}"
-            room = shutil.get_terminal_size().columns - 1
-            print(CLEAR_LINE + line[:room], end="\n" if lasting else "", file=sys.stderr, flush=True)
+            width = shutil.get_terminal_size().columns - 1
+            print(CLEAR_LINE + line[:width], end="\n" if lasting else "", file=sys.stderr, flush=True)
             self.drawn = now
         else:
             say(self.run, line)
@@ -144,13 +148,13 @@ class Progress:
             self.since, self.since_step = now, step
 
     def close(self) -> None:
-        """Leave the terminal on a line of its own."""
+        """Clear the terminal's last line."""
         if self.live and self.drawn:
             print(CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
 
 def say(run: str, text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"train {run}: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The optimisation recipe (paper, optimisation): AdamW, linear warm-up, cosine decay, decay on matrices only."""
+"""The optimisation recipe (paper, optimisation): AdamW, linear warm-up, cosine decay, weight decay on matrices only."""
 
 import math
 
@@ -10,10 +10,10 @@ from tokencodes.train.spec import Train
 
 
 def learning_rate(step: int, train: Train) -> float:
-    """The rate of update number `step`, counted from 1 to max_steps.
+    """The learning rate of update `step`, counted from 1 to max_steps.
 
-    Warm-up is linear, peak * step / warmup, and ends at the peak; the cosine then falls to min_lr, which the last
-    update has exactly (paper: 1.5e-4, 2,000 warm-up steps, cosine to 1e-5; counting from 1 is ours).
+    Warm-up is linear, peak * step / warmup, and ends at the peak. The cosine then decays to min_lr, the rate of the
+    last update (paper: 1.5e-4, 2,000 warm-up steps, cosine to 1e-5; counting from 1 is ours).
     """
     if step <= train.warmup_steps:
         return train.peak_lr * step / train.warmup_steps
@@ -22,12 +22,12 @@ def learning_rate(step: int, train: Train) -> float:
 
 
 def decays(parameter: Tensor) -> bool:
-    """Whether weight decay acts on a tensor: matrices only (paper), so tables, heads and projections, but no norm."""
+    """Whether weight decay acts on a tensor: on matrices only (paper). These are tables, heads and projections."""
     return parameter.dim() >= 2
 
 
 def build(model: nn.Module, train: Train) -> torch.optim.AdamW:
-    """AdamW over all parameters (a fixed interface has none), in two groups by `decays`."""
+    """AdamW over all parameters, in two groups by `decays`. A fixed interface has no parameters."""
     parameters = list(model.parameters())
     groups = [
         {"params": [p for p in parameters if decays(p)], "weight_decay": train.weight_decay},
@@ -37,7 +37,7 @@ def build(model: nn.Module, train: Train) -> torch.optim.AdamW:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give all groups the same rate."""
+    """Set the learning rate of all groups."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 

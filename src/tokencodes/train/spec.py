@@ -1,4 +1,4 @@
-"""The optimisation recipe in a config, and `Run`: all that decides the bits of one trained model."""
+"""The optimisation recipe in a config, and `Run`: everything that determines the bits of one trained model."""
 
 from typing import Any, Literal
 
@@ -117,6 +117,7 @@ class Train(Strict):
 
 
 def split_problems(model: Model, data: Data, train: Train) -> list[str]:
+    """Contradictions between sections: one line per problem, each with its key."""
     problems = []
     product = train.n_gpus * train.micro_batch_size * train.grad_accum_steps * model.context_length
     if product != train.tokens_per_step:
@@ -134,7 +135,7 @@ def split_problems(model: Model, data: Data, train: Train) -> list[str]:
 
 
 class Run(Strict):
-    """All that decides the bits of one trained model: what `tokencodes train --run` reads."""
+    """Everything that determines the bits of one trained model: what `tokencodes train --run` reads."""
 
     name: str
     interface_name: str
@@ -146,7 +147,7 @@ class Run(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Run":
-        """A run's file may be edited, to move to other hardware: what a config must hold, it must hold too."""
+        """Check what a config is checked for: users may edit a run's file to move to other hardware."""
         problems = [
             *interface_problems(
                 "interface", self.interface_name, self.interface, self.model.vocab_size, self.model.d_model
@@ -158,10 +159,11 @@ class Run(Strict):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be continued: what decides the weights.
+        """The values that determine the weights. They must be equal for training to continue from a checkpoint.
 
-        Not in it: names, the pace of saving and talking, the device, and how the global batch is split into ranks,
-        micro-batches and accumulation (`tokens_per_step` is in it): a run may move to other hardware, within rounding.
+        Names, the intervals of saving and logging, and the device are not part of it. Neither is the split of the
+        global batch into ranks, micro-batches and accumulation, so a run may move to other hardware; results then agree
+        within rounding. `tokens_per_step` is part of it.
         """
         value = self.model_dump(mode="json")
         for key in ("name", "interface_name"):

@@ -1,8 +1,8 @@
-"""Checks that an exported model is what its run says: the paper's list, and more.
+"""Checks that an exported model is the one that its run defines: the checks of the paper, and more.
 
-Each check is independent of the others and says in one line what it found. A model passes if all do. What is compared:
-the files of the export as they are on disk, the checkpoint of the run, the config, and values computed anew here by
-another way than the model's own code takes.
+Each check is independent of the others and reports its result in one line. A model passes if all checks pass. They
+compare the exported files, the run's checkpoint, the config, and values that are recomputed here by another method
+than the model's own.
 """
 
 import hashlib
@@ -41,10 +41,10 @@ from tokencodes.validate.validation import Check, Validation
 
 N_WINDOWS = 2  # held-out windows on which logits and losses are compared
 N_PROMPT, N_GENERATED = 8, 16  # tokens of the greedy continuation
-LOSS_TOLERANCE = 1e-5  # relative; float32 sums in another order
+LOSS_TOLERANCE = 1e-5  # relative: float32 sums in another order
 LIFT_CHUNK = 4096  # ids lifted at one time
 
-# Run in a process of its own: the model must load from its files alone.
+# Runs in a new process: the model must load from its files alone.
 FRESH_PROCESS = """
 import hashlib, json, sys, torch
 import tokencodes
@@ -65,7 +65,7 @@ print(json.dumps({"logits": hashlib.sha256(logits.numpy().tobytes()).hexdigest()
 
 
 class Failed(Exception):
-    """A check's finding; the message is its detail."""
+    """A check failed; the message is its detail."""
 
 
 def require(condition: bool, detail: str) -> None:
@@ -76,14 +76,14 @@ def require(condition: bool, detail: str) -> None:
 
 @dataclass
 class Subject:
-    """The model under check and what it is held against; each part is read when a check first needs it."""
+    """The model under test and what it is compared with. Each part is read when a check first needs it."""
 
     model_dir: Path
-    run_dir: Path | None  # None: an imported checkpoint, which has no run
+    run_dir: Path | None  # None for an imported checkpoint, which has no run
     store_dir: Path
     run: Run
-    final: Final | None  # None: the same
-    codes_file: Path | None = None  # what `tokencodes codes` wrote
+    final: Final | None  # None for an imported checkpoint
+    codes_file: Path | None = None  # from `tokencodes codes`
     _fresh: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -104,7 +104,7 @@ class Subject:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The tokens, with their bytes if the codes depend on these."""
+        """The tokens, with their bytes if the codes depend on spelling."""
         size, interface = self.run.model.vocab_size, self.run.interface
         spelled = isinstance(interface, CodeInterface) and interface.codebook.spelled
         return Vocabulary(size, tuple(tokenizer.token_bytes(self.model_dir)) if spelled else None)
@@ -136,15 +136,15 @@ class Subject:
         return self.stored["decoder.input.codebook"]
 
     def fresh(self) -> dict[str, Any]:
-        """What a new process gets from the export (run once)."""
+        """The results of the export in a new process, which runs once."""
         if not self._fresh:
             request = [str(self.model_dir), self.windows[:, :-1].tolist(), N_PROMPT, N_GENERATED]
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-c", FRESH_PROCESS], input=json.dumps(request), capture_output=True, text=True
             )
-            lines = done.stderr.strip().splitlines()
-            require(done.returncode == 0, f"a new process failed: {lines[-1] if lines else done.returncode}")
-            self._fresh = json.loads(done.stdout.strip().splitlines()[-1])
+            lines = process.stderr.strip().splitlines()
+            require(process.returncode == 0, f"a new process failed: {lines[-1] if lines else process.returncode}")
+            self._fresh = json.loads(process.stdout.strip().splitlines()[-1])
         return self._fresh
 
 
@@ -152,28 +152,33 @@ class Subject:
 
 
 def files(subject: Subject) -> str:
-    stated = Origin.read(subject.model_dir / origin.FILE)
-    found = sha256_file(subject.model_dir / "model.safetensors")
-    require(stated.model_sha256 == found, "model.safetensors is not the file whose hash tokencodes.json records")
+    recorded = Origin.read(subject.model_dir / origin.FILE)
+    model_sha256 = sha256_file(subject.model_dir / "model.safetensors")
+    require(
+        recorded.model_sha256 == model_sha256, "model.safetensors is not the file whose hash tokencodes.json records"
+    )
     if subject.final is None:
-        return f"model.safetensors {found[:12]}"
+        return f"model.safetensors {model_sha256[:12]}"
     for key in ("store_sha256", "tokenizer_sha256", "codes_sha256"):
-        same = getattr(stated, key) == getattr(subject.final, key)
+        same = getattr(recorded, key) == getattr(subject.final, key)
         require(same, f"{key} in tokencodes.json is not that of final.json")
-    tokenizer = sha256_file(subject.model_dir / "tokenizer.json")
-    require(tokenizer == subject.final.tokenizer_sha256, "tokenizer.json is not the one that the run was trained with")
-    return f"model.safetensors {found[:12]}, tokenizer.json {tokenizer[:12]}"
+    tokenizer_sha256 = sha256_file(subject.model_dir / "tokenizer.json")
+    require(
+        tokenizer_sha256 == subject.final.tokenizer_sha256,
+        "tokenizer.json is not the one that the run was trained with",
+    )
+    return f"model.safetensors {model_sha256[:12]}, tokenizer.json {tokenizer_sha256[:12]}"
 
 
 def configuration(subject: Subject) -> str:
-    there = read_json(subject.model_dir / "config.json")
+    stored = read_json(subject.model_dir / "config.json")
     run = subject.run
     expected = adapter.to_config(run.interface, subject.inputs, run.model).to_dict()
     keys = ("interface", "input_form", "input_sha256", "model_type", "tie_word_embeddings", *hf_config.NAMES)
     wrong = [
-        f"{key} is {there.get(key)!r}, the run says {expected[key]!r}"
+        f"{key} is {stored.get(key)!r}, the run says {expected[key]!r}"
         for key in keys
-        if there.get(key) != expected[key]
+        if stored.get(key) != expected[key]
     ]
     require(not wrong, f"config.json: {'; '.join(wrong)}")
     return f"{len(keys)} keys of config.json equal the run's"
@@ -183,15 +188,15 @@ def parameters(subject: Subject) -> str:
     run = subject.run
     with torch.device("meta"):
         names = {name for name, _ in Transformer(subject.inputs.form, run.model).named_parameters()}
-    found = sum(tensor.numel() for name, tensor in subject.stored.items() if name in names)
+    count = sum(tensor.numel() for name, tensor in subject.stored.items() if name in names)
     parts = {"backbone": shape.backbone_parameters(run.model), "head": shape.head_parameters(run.model)}
     if isinstance(run.interface, TableInterface):
         parts["input"] = run.model.vocab_size * run.model.d_model
     elif run.interface.trained:
         parts["input"] = run.model.vocab_size * run.interface.codebook.coordinates(run.model.vocab_size)
     expected = sum(parts.values())
-    require(found == expected, f"{found:,} trainable values are stored, the closed form gives {expected:,}")
-    return f"{found:,} trainable values, as the closed form gives"
+    require(count == expected, f"{count:,} trainable values are stored, the closed form gives {expected:,}")
+    return f"{count:,} trainable values, as the closed form gives"
 
 
 def tensors(subject: Subject) -> str:
@@ -212,7 +217,7 @@ def tensors(subject: Subject) -> str:
 
 
 def code_book(subject: Subject) -> str:
-    """The stored code book against one that is made by another way (`Codebook.again`)."""
+    """Compare the stored code book with one that is computed by another method (`Codebook.again`)."""
     interface, vocab_size, stored = subject.run.interface, subject.run.model.vocab_size, subject.codes.numpy()
     expected = codes.again(interface, subject.vocabulary)
     require(
@@ -227,20 +232,23 @@ def code_book(subject: Subject) -> str:
     )
     distinct = codes.distinct(stored)
     require(interface.shared or distinct == vocab_size, f"only {distinct} of {vocab_size} codes are distinct")
-    found = codes.sha256(stored)
+    stored_sha256 = codes.sha256(stored)
     if subject.codes_file is not None:
-        made = codes.load(subject.codes_file, interface, vocab_size)
-        require(codes.sha256(made) == found, f"the model's code book is not that of {subject.codes_file}")
+        codebook = codes.load(subject.codes_file, interface, vocab_size)
+        require(codes.sha256(codebook) == stored_sha256, f"the model's code book is not that of {subject.codes_file}")
     if subject.final is not None:
-        require(subject.final.codes_sha256 == found, "codes_sha256 in final.json is not that of the model's code book")
+        require(
+            subject.final.codes_sha256 == stored_sha256,
+            "codes_sha256 in final.json is not that of the model's code book",
+        )
     entries = f"all {stored.shape[0]} x {stored.shape[1]} entries are right"
     return f"{entries}, all codes distinct" if distinct == vocab_size else f"{entries}, {distinct} distinct codes"
 
 
 def structure(subject: Subject) -> str:
-    """What the stored code book alone shows, for the kinds that have more to show (`Codebook.examine`)."""
+    """Check the structure of the stored code book by itself, for kinds that have one (`Codebook.examine`)."""
     interface = subject.run.interface
-    require(interface.permutation_seed is None, "the structure of a permuted code book cannot be read off it")
+    require(interface.permutation_seed is None, "the structure of a permuted code book cannot be examined")
     try:
         return interface.codebook.examine(subject.codes.numpy())
     except ValueError as error:
@@ -324,9 +332,9 @@ def generation(subject: Subject) -> str:
             subject.adapter.generate(prompt, max_new_tokens=N_GENERATED, do_sample=False, use_cache=cached)
             for cached in (True, True, False)
         ]
-    made = [text[0, N_PROMPT:].tolist() for text in texts] + [subject.fresh()["generated"]]
-    require(all(each == made[0] for each in made), f"greedy continuations differ: {made}")
-    return f"{len(made[0])} greedy tokens, the same with and without cache and in a new process"
+    outputs = [text[0, N_PROMPT:].tolist() for text in texts] + [subject.fresh()["generated"]]
+    require(all(each == outputs[0] for each in outputs), f"greedy continuations differ: {outputs}")
+    return f"{len(outputs[0])} greedy tokens, the same with and without cache and in a new process"
 
 
 CHECKS: tuple[tuple[str, Callable[[Subject], str]], ...] = (
@@ -346,7 +354,7 @@ CODE_CHECKS: tuple[tuple[str, Callable[[Subject], str]], ...] = (
 )
 
 
-OF_A_RUN = ("tensors", "logits_equal")  # held against a run's checkpoint; an import compares both itself
+OF_A_RUN = ("tensors", "logits_equal")  # compared with a run's checkpoint; `tokencodes import` makes both comparisons
 
 
 def applicable(interface: Interface, *, imported: bool = False) -> list[tuple[str, Callable[[Subject], str]]]:
@@ -360,7 +368,7 @@ def applicable(interface: Interface, *, imported: bool = False) -> list[tuple[st
 
 
 def _imported(model_dir: Path, settings: config.Config) -> Run:
-    """What an imported model should be: the config's shape, and the interface that its tokencodes.json names."""
+    """The run that an imported model is compared with: the config's, with the interface that tokencodes.json names."""
     name = Origin.read(model_dir / origin.FILE).interface
     if name is None:
         raise UserError(f"{model_dir}: its tokencodes.json names no interface; only models of ours can be validated")
@@ -375,11 +383,10 @@ def validate(
     settings: config.Config | None = None,
     codes_file: Path | None = None,
 ) -> None:
-    """Run all checks on an export and write {"passed", "checks": [{"name", "passed", "detail"}]} to `out`.
+    """Run all checks on a model directory and write a `Validation` to `out`.
 
-    A model that `tokencodes import` wrote has no run: it is held against `settings`, the config.
-
-    Raises UserError, after writing, with one line for each check that failed.
+    A model of `tokencodes import` has no run: it is compared with `settings`, the config. Raises UserError, after
+    writing, with one line per failed check.
     """
     if not (model_dir / "config.json").is_file():
         raise UserError(f"{model_dir}: no config.json; name a model directory that `tokencodes export` wrote")
