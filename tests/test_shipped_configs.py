@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tokencodes import config
-from tokencodes.evaluate import benchmarks
+from tokencodes.evaluate import packaged
 
 SHIPPED = ("quickstart", "references", "paper", "controls")
 
@@ -124,7 +124,7 @@ def test_the_references_are_beside_the_quickstarts_models(root):
     for key in ("interfaces", "model", "data", "train", "seeds"):
         assert references[key] == quickstart[key], key
     tasks = {(task["name"], task["shots"]) for task in references["evaluate"]["tasks"]}
-    assert {*((name, 0) for name in benchmarks.PACKAGED), ("mmlu", 5), ("corpus_validation", 0)} <= tasks
+    assert {*((name, 0) for name in packaged.PACKAGED), ("mmlu", 5), ("corpus_validation", 0)} <= tasks
 
 
 def test_the_schema_is_a_schema_that_the_files_meet(root, path):

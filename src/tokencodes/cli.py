@@ -66,10 +66,10 @@ def check(
 
         print(schema_text())
         return
-    from tokencodes.evaluate import benchmarks
+    from tokencodes.evaluate import packaged
 
     settings = _load(config)
-    benchmarks.check(settings)
+    packaged.check(settings.evaluate)
     print(f"{config}: valid; {len(settings.interfaces)} interfaces x {len(settings.seeds)} seeds")
 
 
@@ -325,7 +325,8 @@ def benchmarks(
     """Download the benchmark data."""
     from tokencodes.evaluate import benchmarks
 
-    benchmarks.fetch(_load(config), out, task)
+    settings = _load(config)
+    benchmarks.fetch(settings.evaluate, settings.cache, out, task)
 
 
 @app.command()
@@ -344,7 +345,7 @@ def evaluate(
     """Score one model on one benchmark."""
     from tokencodes.evaluate import run
 
-    run.evaluate(_load(config), model, task, shots, benchmarks, store, out)
+    run.evaluate(_load(config).evaluate, model, task, shots, benchmarks, store, out)
 
 
 @app.command()

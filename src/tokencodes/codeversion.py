@@ -36,8 +36,16 @@ FRAME = {
     f"{PACKAGE}.records": RECORDS,
     **{
         f"{PACKAGE}.{name}": RECORDS
-        for name in ("data.manifest", "model.origin", "train.final", "validate.validation", "evaluate.scores")
+        for name in (
+            "data.manifest",
+            "model.origin",
+            "train.final",
+            "validate.validation",
+            "evaluate.scores",
+            "evaluate.manifest",
+        )
     },
+    f"{PACKAGE}.evaluate.packaged": "which tasks are refused before any job",
     f"{PACKAGE}.errors": "messages and exit codes",
     f"{PACKAGE}.files": "how files are written and locked; what is in them decides",
     f"{PACKAGE}.layout": "names of files",

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from tokencodes import codeversion, config, triggers
 from tokencodes.errors import EXIT_USER_ERROR, UserError
-from tokencodes.evaluate import benchmarks
+from tokencodes.evaluate import packaged
 from tokencodes.files import differences, digest, lock_file, locked, read_json, write_text
 from tokencodes.layout import Layout, model_name
 from tokencodes.spec import parse
@@ -49,7 +49,7 @@ def read_settings(value: dict[str, Any], files: Sequence[str], *, overridden: bo
     for path in files:
         config.read_yaml(path)  # names the line of a syntax error and of a key that stands twice
     settings = parse(config.Config, value, ", ".join([*files, *(["--config"] if overridden else [])]))
-    benchmarks.check(settings)
+    packaged.check(settings.evaluate)
     return settings
 
 
