@@ -20,7 +20,7 @@ def test_shots_need_a_split_with_examples(task: str) -> None:
     if packaged.PACKAGED.get(task):
         packaged.check_task(task, 5)
     else:
-        with pytest.raises(UserError, match="evaluate.tasks: .*shot"):
+        with pytest.raises(UserError, match=r"evaluate\.tasks: .*shot"):
             packaged.check_task(task, 5)
 
 
