@@ -128,7 +128,7 @@ def _rows(specs: list[type[Strict]], prefix: str) -> Iterator[Row]:
             text if len(kinds) == len(specs) else f"{', '.join(f'`{kind}`' for kind in kinds)}: {text}"
             for text, kinds in meanings.items()
         ]
-        yield f"`{prefix}{name}`", ", ".join(dict.fromkeys(_default(field) for field in fields)), ". ".join(parts)
+        yield f"`{prefix}{name}`", _defaults(having, fields), ". ".join(parts)
         if get_origin(fields[0].annotation) is list:
             yield from _rows(below, f"{prefix}{name}[].")
 
@@ -145,6 +145,16 @@ def _kind(spec: type[Strict]) -> str:
 
 def _first_paragraph(described: type) -> str:
     return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split())
+
+
+def _defaults(specs: list[type[Strict]], fields: list[FieldInfo]) -> str:
+    """The default of a key; if that of some kinds is another one, each with its kinds."""
+    kinds: dict[str, list[str]] = {}
+    for spec, field in zip(specs, fields, strict=True):
+        kinds.setdefault(_default(field), []).append(f"`{_kind(spec)}`")
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return "; ".join(f"{', '.join(names)}: {default}" for default, names in kinds.items() if default)
 
 
 def _default(field: FieldInfo) -> str:

@@ -55,3 +55,9 @@ def code(text: str) -> list[str]:
     """What a page shows as code: blocks, and spans on one line or two."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
     return [*blocks, *(span.replace("\n", " ") for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", text))]
+
+
+def test_the_plan_of_the_paper_is_the_one_that_the_page_shows(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)  # no results of a run are here
+    assert cli.main(["plan", "--config", str(ROOT / "config/paper.yaml")]) == 0
+    assert f"```\n{capsys.readouterr().out}```" in (ROOT / "docs/reproducing.md").read_text()

@@ -1,6 +1,5 @@
 """One call at a time on a results folder, jobs of an earlier call, and finished trainings that must not be lost."""
 
-import errno
 import fcntl
 import os
 import subprocess
@@ -10,7 +9,7 @@ import threading
 import made_up
 import pytest
 
-from tokencodes import codeversion, files, guards, triggers
+from tokencodes import codeversion, guards, triggers
 from tokencodes.errors import UserError
 from tokencodes.layout import Layout
 from tokencodes.train import loop
@@ -117,17 +116,3 @@ def test_slurm_jobs_of_an_earlier_call_are_waited_for_by_name(tmp_path, monkeypa
     with pytest.raises(UserError, match=r"squeue does not answer \(no controller\)"):
         guards.wait_for_earlier_jobs(layout, [], "third")
     assert (tmp_path / ".slurm").read_text() == "second\n"
-
-
-def test_a_file_system_without_locks_refuses_nobody(tmp_path, monkeypatch):
-    """Some parallel file systems are mounted so; each lock of the project is the same one."""
-
-    def none(file, how):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    with open(tmp_path / ".lock", "w") as file:
-        assert files.lock(file)
-        with open(tmp_path / ".lock") as other:
-            assert not files.lock(other)
-            monkeypatch.setattr(fcntl, "flock", none)
-            assert files.lock(other)

@@ -3,14 +3,17 @@
 Each kind is one class in one file of `codebooks/`. Nothing else in the package names it.
 """
 
+from __future__ import annotations  # so that NumPy is imported when codes are made, not when a config is read
+
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar
 
 from tokencodes.interfaces.vocabulary import Vocabulary
 from tokencodes.spec import Strict
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Codebook(Strict, ABC):

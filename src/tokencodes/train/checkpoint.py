@@ -17,7 +17,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tokencodes.errors import UserError
-from tokencodes.files import DISK_FULL, differences, fsync_directory, fsync_file, read_json, sha256_file, write_json
+from tokencodes.files import (
+    DISK_FULL,
+    differences,
+    fsync_directory,
+    fsync_file,
+    read_json,
+    remove,
+    sha256_file,
+    write_json,
+)
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -85,26 +94,18 @@ def save(folder: Path, step: int, parts: dict[str, dict[str, Tensor]], facts: di
     counted = paths[: paths.index(final) + 1]
     for path in paths[len(counted) :]:
         aside = path.with_name(f"{path.name}{DAMAGED}")
-        _remove(aside)
+        remove(aside)
         path.rename(aside)
     for path in counted[:-keep]:
-        _remove(path)
+        remove(path)
     return final
-
-
-def _remove(path: Path) -> None:
-    """A folder, a file, or a link to one."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def clear_temporary(out: Path) -> None:
     """Remove what a kill left half written in a run's folder. The caller has the run's lock."""
     for folder in (out, out / "checkpoints"):
         for path in folder.glob(".*.tmp"):
-            _remove(path)
+            remove(path)
 
 
 def sorted_paths(folder: Path) -> list[Path]:

@@ -1,13 +1,17 @@
 """A code that sees spelling: hashed n-grams of a token's bytes (ours; after T-FREE, arXiv 2406.19223)."""
 
-import hashlib
-from typing import ClassVar, Literal
+from __future__ import annotations  # so that NumPy is imported when codes are made, not when a config is read
 
-import numpy as np
+import hashlib
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 from pydantic import Field, model_validator
 
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
 
 EDGE = b"\xff"  # around a token, so that its first and last bytes have n-grams of their own; no UTF-8 text has it
 
@@ -29,7 +33,7 @@ class BytesCodebook(Codebook):
     spelled: ClassVar = True
 
     @model_validator(mode="after")
-    def _lengths(self) -> "BytesCodebook":
+    def _lengths(self) -> BytesCodebook:
         if self.min_n > self.max_n:
             raise ValueError(f"min_n {self.min_n} is above max_n {self.max_n}")
         return self
@@ -42,6 +46,8 @@ class BytesCodebook(Codebook):
         return self.width
 
     def build(self, vocabulary: Vocabulary) -> np.ndarray:
+        import numpy as np
+
         known: dict[bytes, list[int]] = {}
         codes = np.zeros((vocabulary.size, self.width), np.uint8)
         for token, spelling in enumerate(vocabulary.spelling()):
@@ -53,6 +59,8 @@ class BytesCodebook(Codebook):
 
     def again(self, vocabulary: Vocabulary) -> np.ndarray:
         """Each token as the set of its positions, from one text of its bytes in hexadecimal."""
+        import numpy as np
+
         rows = []
         for spelling in vocabulary.spelling():
             text = f"ff{spelling.hex()}ff"

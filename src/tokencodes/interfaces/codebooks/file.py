@@ -1,10 +1,11 @@
 """A code book that was made elsewhere."""
 
+from __future__ import annotations  # so that NumPy is imported when codes are made, not when a config is read
+
 import ast
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from pydantic import Field
 
 from tokencodes.errors import UserError, one_line
@@ -13,6 +14,10 @@ from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.vocabulary import Vocabulary
 from tokencodes.spec import SHA256
 
+if TYPE_CHECKING:
+    import numpy as np
+
+EXAMPLE_SIZE = 300  # tokens
 HEADER_START = {1: 10, 2: 12}  # bytes of a .npy file before its header, by the format's major version
 
 
@@ -27,8 +32,12 @@ class FileCodebook(Codebook):
 
     @classmethod
     def examples_in(cls, folder: Path) -> list[dict]:
+        import numpy as np
+
         keys = []
-        for name, values in {"bits": EXAMPLE, "float32": EXAMPLE.astype(np.float32) / 3}.items():
+        ids = np.arange(EXAMPLE_SIZE, dtype=">u2").view(np.uint8).reshape(EXAMPLE_SIZE, 2)
+        bits = np.unpackbits(ids, axis=1)  # most significant first
+        for name, values in {"bits": bits, "float32": bits.astype(np.float32) / 3}.items():
             np.save(path := folder / f"example_{name}.npy", values)
             keys.append({"path": str(path), "sha256": sha256_file(path), "width": values.shape[1], "values": name})
         return keys
@@ -45,6 +54,8 @@ class FileCodebook(Codebook):
         return self.width
 
     def build(self, vocabulary: Vocabulary) -> np.ndarray:
+        import numpy as np
+
         path = self._verified()
         try:
             values = np.load(path, allow_pickle=False)
@@ -54,6 +65,8 @@ class FileCodebook(Codebook):
 
     def again(self, vocabulary: Vocabulary) -> np.ndarray:
         """By the format's own description (NumPy enhancement proposal 1), without NumPy's reader."""
+        import numpy as np
+
         path = self._verified()
         content = path.read_bytes()
         start = HEADER_START[content[6]]
@@ -75,13 +88,11 @@ class FileCodebook(Codebook):
         return path
 
     def _checked(self, values: np.ndarray, path: Path) -> np.ndarray:
+        import numpy as np
+
         wanted = (np.bool_, np.uint8) if self.is_binary else (np.float32,)
         if values.dtype not in [np.dtype(each) for each in wanted]:
             raise UserError(f"codebook.values: {self.values}, but {path} has values of type {values.dtype}")
         if values.ndim != 2:
             raise UserError(f"codebook.path: {path} has {values.ndim} dimensions; two are needed, V x K")
         return np.ascontiguousarray(values.astype(np.uint8 if self.is_binary else np.float32))
-
-
-# Bits of 300 ids, most significant first.
-EXAMPLE = np.unpackbits(np.arange(300, dtype=">u2").view(np.uint8).reshape(300, 2), axis=1)

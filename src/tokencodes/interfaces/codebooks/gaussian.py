@@ -1,12 +1,16 @@
 """Fixed continuous codes (ours: the paper's weakness 3)."""
 
-from typing import ClassVar, Literal
+from __future__ import annotations  # so that NumPy is imported when codes are made, not when a config is read
 
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 from pydantic import Field
 
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class GaussianCodebook(Codebook):
@@ -26,12 +30,18 @@ class GaussianCodebook(Codebook):
         return self.width
 
     def build(self, vocabulary: Vocabulary) -> np.ndarray:
+        import numpy as np
+
         return self._stream().standard_normal((vocabulary.size, self.width), dtype=np.float32)
 
     def again(self, vocabulary: Vocabulary) -> np.ndarray:
         """The same stream, one token at a time."""
+        import numpy as np
+
         stream = self._stream()
         return np.stack([stream.standard_normal(self.width, dtype=np.float32) for _ in range(vocabulary.size)])
 
     def _stream(self) -> np.random.Generator:
+        import numpy as np
+
         return np.random.Generator(np.random.Philox(key=self.seed))

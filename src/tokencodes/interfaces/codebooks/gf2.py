@@ -1,14 +1,17 @@
 """The paper's GF2: the bits of the token id under an invertible map over GF(2)."""
 
-from typing import ClassVar, Literal
+from __future__ import annotations  # so that NumPy is imported when codes are made, not when a config is read
 
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 from pydantic import Field
 
-from tokencodes.interfaces import gf2
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.codebooks.binary import bits
 from tokencodes.interfaces.vocabulary import Vocabulary, bits_needed
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class GF2Codebook(Codebook):
@@ -33,21 +36,33 @@ class GF2Codebook(Codebook):
         return self.width if self.width is not None else bits_needed(vocab_size)
 
     def build(self, vocabulary: Vocabulary) -> np.ndarray:
+        import numpy as np
+
+        from tokencodes.interfaces import gf2
+
         width = self.coordinates(vocabulary.size)
         rows = gf2.sample_invertible(width, self.seed, self.min_weight)
         return gf2.apply(rows, bits(np.arange(vocabulary.size, dtype=np.int64), width), self._bias(width))
 
     def again(self, vocabulary: Vocabulary) -> np.ndarray:
         """Bit i of a token's code as the parity of row i of A and the token's number, plus bit i of b."""
+        from tokencodes.interfaces import gf2
+
         width = self.coordinates(vocabulary.size)
         masks = gf2.sample_invertible(width, self.seed, self.min_weight)
         return gf2.parities(masks, vocabulary.size, self._bias(width))
 
     def _bias(self, width: int) -> int:
+        from tokencodes.interfaces import gf2
+
         return gf2.sample_bias(width, self.seed) if self.random_bias else 0
 
     def examine(self, codes: np.ndarray) -> str:
         """Read A and b off the stored values alone; then judge rank, weights and b."""
+        import numpy as np
+
+        from tokencodes.interfaces import gf2
+
         codes = codes.astype(np.int64)
         vocab_size, width = codes.shape
         bias = codes[0]  # c(0) = 0, so its code is b

@@ -1,12 +1,16 @@
 """A trained code under a fixed lift (ours: the paper's weakness 8)."""
 
-from typing import ClassVar, Literal
+from __future__ import annotations  # so that NumPy is imported when codes are made, not when a config is read
 
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 from pydantic import Field
 
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class LearnedCodebook(Codebook):

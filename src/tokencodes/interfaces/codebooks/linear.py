@@ -1,14 +1,17 @@
 """A redundant binary code: more bits than the ids need (ours: the paper's weakness 4)."""
 
-from typing import ClassVar, Literal
+from __future__ import annotations  # so that NumPy is imported when codes are made, not when a config is read
 
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 from pydantic import Field
 
-from tokencodes.interfaces import gf2
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.codebooks.binary import bits
 from tokencodes.interfaces.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class LinearCodebook(Codebook):
@@ -28,9 +31,15 @@ class LinearCodebook(Codebook):
         return self.width
 
     def build(self, vocabulary: Vocabulary) -> np.ndarray:
+        import numpy as np
+
+        from tokencodes.interfaces import gf2
+
         rows = gf2.sample_redundant(self.width, vocabulary.bits, self.seed)
         return gf2.apply(rows, bits(np.arange(vocabulary.size, dtype=np.int64), vocabulary.bits))
 
     def again(self, vocabulary: Vocabulary) -> np.ndarray:
         """Bit i of a token's code as the parity of row i of G and the token's number."""
+        from tokencodes.interfaces import gf2
+
         return gf2.parities(gf2.sample_redundant(self.width, vocabulary.bits, self.seed), vocabulary.size)
