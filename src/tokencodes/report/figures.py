@@ -210,6 +210,8 @@ def _panels(results: Results, tasks: list[Task], n_rows: int, **kwargs: Any) -> 
         unused.remove()
     for axes, task in zip(panels, tasks, strict=False):
         axes.set_title(_broken(results.label(task)))
+    for axes in panels[max(0, len(tasks) - per_row) : len(tasks)]:  # nothing stands below them
+        axes.tick_params(axis="x", labelbottom=True)
     return figure, panels[: len(tasks)]
 
 
