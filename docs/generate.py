@@ -21,6 +21,7 @@ from typer.main import get_command
 from tokencodes import cli, config
 from tokencodes.data.listing import Listing
 from tokencodes.data.manifest import ShardManifest, ShardTiming, StoreManifest, TokenizerManifest
+from tokencodes.evaluate.scores import Scores
 from tokencodes.interfaces.codes import CodesRecord
 from tokencodes.model.origin import Origin
 from tokencodes.model.shape import Params
@@ -43,6 +44,7 @@ RECORDS: dict[str, type[Record]] = {
     "runs/<interface>-s<seed>/final.json": Final,
     "models/<model>/tokencodes.json": Origin,
     "validation/<model>.json": Validation,
+    "eval/<model>/<task>-<shots>shot.json": Scores,
 }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tokencodes.evaluate.run import _write_documents
+from tokencodes.evaluate.scores import write_documents
 from tokencodes.files import write_json
 
 
@@ -41,7 +41,7 @@ class Stored:
             "engine": "tokencodes.evaluate.engine 1, fp32, cpu",
         } | changes
         path = self.root / "eval" / model / f"{task}-{result['shots']}shot.json"
-        _write_documents(path.with_suffix(".parquet"), columns)
+        write_documents(path.with_suffix(".parquet"), columns)
         write_json(path, result)
         return path
 

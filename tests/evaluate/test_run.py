@@ -21,7 +21,9 @@ from safetensors.torch import load_file, save_file
 from tokencodes import cli, config
 from tokencodes.errors import UserError
 from tokencodes.evaluate import benchmarks, run, tasks
+from tokencodes.evaluate.scores import Scores, read_documents
 from tokencodes.files import read_json, sha256_file, write_json
+from tokencodes.model import origin
 
 Configure = Callable[..., config.Config]
 LIMIT = 20
@@ -35,7 +37,7 @@ def test_scores_are_those_of_the_harness(
     settings = configure(task, limit=LIMIT)
     out = tmp_path / "eval" / "scores.json"
     run.evaluate(settings, llama_dir, task, 0, packaged, None, out)
-    ours = read_json(out)
+    ours = Scores.read(out).model_dump()
     loaded = tasks.load(task, 0, benchmarks.open_data(settings, task, packaged), tmp_path)
     found = lm_eval.simple_evaluate(
         hflm,
@@ -54,10 +56,10 @@ def test_scores_are_those_of_the_harness(
     assert ours["task_version"] == found["versions"][task]
     assert ours["harness"] == f"lm_eval {lm_eval.__version__}"
     assert ours["model_sha256"] == sha256_file(llama_dir / "model.safetensors")
-    documents = pq.read_table(out.with_suffix(".parquet"))
-    assert documents["doc_id"].to_pylist() == list(range(LIMIT))
-    assert documents["doc_sha256"].to_pylist() == [sample["doc_hash"] for sample in found["samples"][task]]
-    assert documents["acc"].to_pylist() == [float(sample["acc"]) for sample in found["samples"][task]]
+    documents = read_documents(out, Scores.read(out))
+    assert documents["doc_id"].tolist() == list(range(LIMIT))
+    assert documents["doc_sha256"].tolist() == [sample["doc_hash"] for sample in found["samples"][task]]
+    assert documents["acc"].tolist() == [float(sample["acc"]) for sample in found["samples"][task]]
     assert np.mean(documents["acc"]) == pytest.approx(ours["metrics"]["acc"]["value"])
 
 
@@ -85,7 +87,7 @@ def test_the_same_bits_again_and_no_talk(
     for folder in ("a", "b"):
         out = tmp_path / folder / "scores.json"
         run.evaluate(settings, llama_dir, "lambada_openai", 0, packaged, None, out)
-        results.append((read_json(out) | {"wall_s": 0}, sha256_file(out.with_suffix(".parquet"))))
+        results.append((Scores.read(out).model_dump() | {"wall_s": 0}, sha256_file(out.with_suffix(".parquet"))))
     assert results[0] == results[1]
     said = capfd.readouterr()
     assert said.out == ""
@@ -283,7 +285,7 @@ def test_another_tokenizer_of_the_same_size(command: Any, llama_dir: Path, tmp_p
     model = copy_of(llama_dir, tmp_path)
     hashes = [sha256_file(model / name) for name in ("model.safetensors", "tokenizer.json")]
     stated = dict(zip(("model_sha256", "tokenizer_sha256"), hashes, strict=True))
-    write_json(model / "tokencodes.json", {"interface": "gf2", "seed": 0, **stated})
+    origin.Origin(interface="gf2", seed=0, **stated).write(model / origin.FILE)
     assert command(model)[0] == 0
     before = read_json(tmp_path / "out.json")["tokenizer_sha256"]
     (tmp_path / "out.json").write_text("what was there")
@@ -326,8 +328,10 @@ def test_a_tokenizer_of_another_size(command: Any, llama_dir: Path, tmp_path: Pa
 
 def test_weights_that_are_not_the_stated_ones(command: Any, llama_dir: Path, tmp_path: Path) -> None:
     model = copy_of(llama_dir, tmp_path)
-    write_json(model / "tokencodes.json", {"interface": "gf2", "seed": 1, "model_sha256": "0" * 64})
+    origin.Origin(interface="gf2", seed=1, model_sha256="0" * 64).write(model / origin.FILE)
     refused(command(model), "tokencodes.json", "export")
+    write_json(model / origin.FILE, {"interface": "gf2", "seed": 1, "model_sha256": "0" * 64})
+    refused(command(model), "tokencodes.json", "schema version", "tokencodes export")
 
 
 def test_logits_that_are_not_finite(command: Any, llama_dir: Path, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import simulate
 from matplotlib.text import Text
+from simulate import write_json
 
 from tokencodes.analysis.pairing import FRACTION
 from tokencodes.config import Config
-from tokencodes.files import write_json
 from tokencodes.report import differences, figures, style
 from tokencodes.report.results import read
 from tokencodes.report.spec import Display
@@ -53,6 +53,7 @@ def reshape(path: Path, least: int, kind: str) -> None:
     """Another mix of documents in a simulated store: all are kept; lengths lie where `kind` says."""
     value = json.loads(path.read_text())
     value["kept"], value["dropped"] = value["rows_in"], dict.fromkeys(value["dropped"], 0)
+    value["train"]["documents"] = value["kept"] - value["validation"]["documents"]
     bins = value["lengths"]
     where = (least * 11, least * 400) if kind == "kept" else (least, least * 1.5)
     drawn = np.random.default_rng(0).uniform(*where, value["kept"])
@@ -98,7 +99,7 @@ def test_each_interface_is_named_and_keeps_its_colour(drawn, kind):
             continue
         words = [text.get_text() for text in shown_texts(figure)]
         for interface in results.settings.interfaces:
-            if name == "differences" and interface == results.learned():
+            if name == "differences" and interface == results.baseline():
                 continue  # the others are compared with it
             assert interface in words, f"{interface} is not named in {name}"
     ranked = by_name["loss"].axes[2]
@@ -154,7 +155,7 @@ def test_one_wide_interval_does_not_set_the_axis_for_all(settings, tmp_path):
     results = read(chosen, simulate.results(chosen, tmp_path / "x"))
     figure = figures.differences(results)
     (limits,) = {axes.get_xlim() for axes in figure.axes}
-    found = [each.row.found for each in differences.against_learned(results) if each.row.unit == FRACTION]
+    found = [each.row.found for each in differences.against_baseline(results) if each.row.unit == FRACTION]
     ends = np.array([100 * abs(end) for each in found for end in (each.low, each.high)])
     ends = ends[np.isfinite(ends)]
     arrows = [line for axes in figure.axes for line in axes.lines if line.get_marker() in ("<", ">")]
@@ -187,7 +188,7 @@ def hollow_marks(figure) -> list[float]:
 def test_the_papers_figures_enter_a_plot_only_at_its_size(drawn, settings, tmp_path):
     assert hollow_marks(drawn["quickstart"][1]["benchmarks"]) == []
     paper = simulate.paper_size(settings)
-    write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(paper)})
+    simulate.write_params(tmp_path / "params.json", simulate.parameters(paper))
     marks = hollow_marks(figures.benchmarks(read(paper, tmp_path)))
     assert {57.79, 52.40, 51.44, 16.50} <= set(marks)
     assert len(marks) == 10 * 3 - 1  # ten benchmarks, three models, one cell not given
@@ -223,13 +224,6 @@ def test_many_shards_are_one_outline(drawn):
     (outline,) = shards.patches
     assert outline.get_data().values.tolist() == [shard["tokens"] for shard in results.store["shards"]]
     assert max(by_name["data"].get_size_inches()) <= 7
-
-
-def test_lengths_that_were_not_counted_are_said_so(settings, folder):
-    path = folder / "data/store/manifest.json"
-    write_json(path, json.loads(path.read_text()) | {"lengths": None})
-    texts = [text.get_text() for text in figures.data(read(settings, folder)).axes[0].texts]
-    assert texts == ["lengths were not counted"]
 
 
 def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 import simulate
+from simulate import write_json
 
 from tokencodes import cli, config
 from tokencodes.commandline import parse_line
-from tokencodes.files import write_json
 from tokencodes.report import figures, page, tables
 from tokencodes.report.results import read
 from tokencodes.spec import parse

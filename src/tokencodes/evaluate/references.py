@@ -17,8 +17,9 @@ from tokencodes.data import hub, tokenizer, wheel
 from tokencodes.data.spec import PypiTokenizer
 from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate.spec import HubReference, ImportedReference, WheelReference
-from tokencodes.files import digest, inside, sha256_file, whole_folder
+from tokencodes.files import inside, whole_folder
 from tokencodes.model import origin
+from tokencodes.model.weights import weights_sha256
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")  # of a repository
 WRITTEN = (*FILES, "generation_config.json", "special_tokens_map.json", "manifest.json", "tokencodes.json")  # to `out`
@@ -41,14 +42,6 @@ def fetch(settings: Config, name: str, out: Path, tokenizer_dir: Path | None = N
                 _of_hub(_repo(name, spec), spec.revision, FILES, temporary)
             origin.Origin(**_facts(name, spec), model_sha256=weights_sha256(temporary)).write(temporary / origin.FILE)
     print(f"{out}: {spec.label}")
-
-
-def weights_sha256(model_dir: Path) -> str:
-    """The hash of a model directory's weights. Raises UserError if it has no *.safetensors."""
-    weights = {path.name: sha256_file(path) for path in sorted(model_dir.glob("*.safetensors"))}
-    if not weights:
-        raise UserError(f"{model_dir}: has no *.safetensors; save the model in that format")
-    return next(iter(weights.values())) if len(weights) == 1 else digest(weights)
 
 
 def _facts(name: str, spec: WheelReference | HubReference) -> dict[str, Any]:

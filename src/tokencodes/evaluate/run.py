@@ -19,9 +19,11 @@ from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate import catalogue
 from tokencodes.evaluate.benchmarks import Data, check_packaged, open_data
 from tokencodes.evaluate.catalogue import CORPUS_TASK
-from tokencodes.evaluate.references import weights_sha256
+from tokencodes.evaluate.scores import Scores, documents_path, write_documents
 from tokencodes.evaluate.spec import Task
-from tokencodes.files import atomic_path, digest, read_json, sha256_file, write_json
+from tokencodes.files import digest, sha256_file
+from tokencodes.model import origin
+from tokencodes.model.weights import weights_sha256
 
 ENGINE_VERSION = 3  # goes up when the engine would give another number
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")  # one has to be there
@@ -68,34 +70,29 @@ def evaluate(
         else:
             scored = _harness(settings, engine, task, shots, data, limit)
     columns = scored.pop("columns")
-    result = {
-        "model": model_dir.resolve().name,
-        "interface": provenance["interface"],
-        "seed": provenance["seed"],
-        "task": task,
-        "task_version": scored["task_version"],
-        "shots": shots,
-        "limit": limit,
-        "n": len(columns["doc_id"]),
-        "data": scored["data"],
-        "label": catalogue.label(task, settings.evaluate.data),
-        "metrics": scored["metrics"],
-        "model_sha256": provenance["model_sha256"],
-        "tokenizer_sha256": provenance["tokenizer_sha256"],
-        "data_sha256": scored["data_sha256"] or digest(columns["doc_sha256"]),
-        "harness": f"lm_eval {version('lm_eval')}",
-        "engine": f"tokencodes.evaluate.engine {ENGINE_VERSION}, {settings.evaluate.precision}, {engine.device.type}, "
-        + ("common beginnings shared" if engine.branching else "each input a row of its own")
+    shared = "common beginnings shared" if engine.branching else "each input a row of its own"
+    scores = Scores(
+        model=model_dir.resolve().name,
+        **provenance,
+        task=task,
+        shots=shots,
+        limit=limit,
+        n=len(columns["doc_id"]),
+        label=catalogue.label(task, settings.evaluate.data),
+        **scored | {"data_sha256": scored["data_sha256"] or digest(columns["doc_sha256"])},
+        documents_sha256=write_documents(documents_path(out_json), columns),
+        harness=f"lm_eval {version('lm_eval')}",
+        engine=f"tokencodes.evaluate.engine {ENGINE_VERSION}, {settings.evaluate.precision}, {engine.device.type}, "
+        + shared
         + (", each row a batch of its own" if engine.alone else ""),
-        "versions": _versions(),
-        "wall_s": round(time.perf_counter() - started, 3),
-        "truncated": len(engine.truncated),
-    }
-    _write_documents(out_json.with_suffix(".parquet"), columns)
-    write_json(out_json, result)
+        versions=_versions(),
+        wall_s=round(time.perf_counter() - started, 3),
+        truncated=len(engine.truncated),
+    )
+    scores.write(out_json)
     headline = catalogue.benchmark(task).metric
-    value = result["metrics"].get(headline, {}).get("value")
-    print(f"{out_json}: {result['label']}: {headline} {value} ({result['n']:,} documents)", file=sys.stderr)
+    value = scores.metrics[headline].value if headline in scores.metrics else None
+    print(f"{out_json}: {scores.label}: {headline} {value} ({scores.n:,} documents)", file=sys.stderr)
 
 
 # ---------------------------------------------------------------- before
@@ -119,20 +116,16 @@ def _provenance(model_dir: Path) -> dict[str, Any]:
         raise UserError(f"{model_dir}: has no tokenizer; save the one that the model was trained with there")
     files = {name: sha256_file(model_dir / name) for name in TOKENIZER_FILES if (model_dir / name).is_file()}
     hashes = {"model_sha256": sha256, "tokenizer_sha256": digest(files)}
-    if not (model_dir / "tokencodes.json").is_file():
+    path = model_dir / origin.FILE
+    if not path.is_file():
         return {"interface": None, "seed": None, **hashes}
-    stated = read_json(model_dir / "tokencodes.json")
-    if missing := {"interface", "seed", "model_sha256"} - set(stated):
-        raise UserError(f"{model_dir / 'tokencodes.json'}: lacks {', '.join(sorted(missing))}; export the model again")
-    if stated["model_sha256"] != sha256:
-        raise UserError(
-            f"{model_dir}: its weights are not those that its tokencodes.json names; export the model again"
-        )
-    if stated.get("tokenizer_sha256", files.get("tokenizer.json")) != files.get("tokenizer.json"):
-        raise UserError(
-            f"{model_dir}: its tokenizer.json is not the one that its tokencodes.json names; export the model again"
-        )
-    return {"interface": stated["interface"], "seed": stated["seed"], **hashes}
+    stated = origin.Origin.read(path)
+    remedy = "export the model again"
+    if stated.model_sha256 != sha256:
+        raise UserError(f"{model_dir}: its weights are not those that its {origin.FILE} names; {remedy}")
+    if stated.tokenizer_sha256 not in (None, files.get("tokenizer.json")):
+        raise UserError(f"{model_dir}: its tokenizer.json is not the one that its {origin.FILE} names; {remedy}")
+    return {"interface": stated.interface, "seed": stated.seed, **hashes}
 
 
 def _quiet_environment(threads: int) -> None:
@@ -186,7 +179,7 @@ def _engine(settings: Config, model_dir: Path, title: str) -> Any:
         )
     except Exception as error:  # of files that are damaged, or no model's: the libraries raise whatever they stumble on
         foreseen = isinstance(error, OSError | ValueError | SafetensorError)
-        if not foreseen and (model_dir / "tokencodes.json").is_file():
+        if not foreseen and (model_dir / origin.FILE).is_file():
             raise  # our own model's code, in all likelihood
         said = one_line(error) if foreseen else repr(error)
         raise UserError(f"{model_dir}: cannot be loaded: {' '.join(said.split())[:LONGEST_REASON]}") from None
@@ -329,16 +322,6 @@ def _columns(samples: list[tuple[str, dict[str, Any]]], *, grouped: bool) -> dic
 
 
 # ----------------------------------------------------------------- after
-
-
-def _write_documents(path: Path, columns: dict[str, list[Any]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = {"doc_id": pa.int64(), "doc_sha256": pa.string(), "subtask": pa.string()}
-    table = pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
-    with atomic_path(path) as temporary:  # each document has a hash of its own: a dictionary of them would cost time
-        pq.write_table(table, temporary, compression="zstd", use_dictionary=["subtask"], write_page_checksum=True)
 
 
 def _versions() -> dict[str, str]:

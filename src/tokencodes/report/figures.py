@@ -250,7 +250,7 @@ def benchmarks(results: Results) -> Figure:
 
 def _scores(results: Results, task: Task, axes: Axes, look: dict[str, Look]) -> None:
     metric = results.metrics(task)[0]
-    factor = 100.0 if findings.is_proportion(metric) else 1.0
+    factor = 100.0 if render.is_proportion(metric) else 1.0
     chances, extremes = [], []
     for place, (name, each) in enumerate(look.items()):
         rows = results.score(task, metric, name)
@@ -269,7 +269,7 @@ def _scores(results: Results, task: Task, axes: Axes, look: dict[str, Look]) -> 
         errors = [factor * float(e) for e in rows.stderr if math.isfinite(e)]
         reach = CONFIDENCE * math.fsum(errors) / len(errors) if errors else 0.0
         low, high = mean - reach, mean + reach
-        if findings.is_proportion(metric):
+        if render.is_proportion(metric):
             low, high = max(low, 0.0), min(high, 100.0)
         axes.plot([low, high], [place, place], color=each.colour, linewidth=1.3, solid_capstyle="butt")
         if len(values) > 1:
@@ -279,7 +279,7 @@ def _scores(results: Results, task: Task, axes: Axes, look: dict[str, Look]) -> 
         extremes += [low, high, *values]
     if chances:
         axes.axvline(chances[0], color=INK, linewidth=0.8, linestyle=REFERENCE_LINE, zorder=1.5)
-    least = 4.0 if findings.is_proportion(metric) else 0.04 * abs(max(extremes, default=1.0)) or 1.0
+    least = 4.0 if render.is_proportion(metric) else 0.04 * abs(max(extremes, default=1.0)) or 1.0
     if extremes:
         axes.set_xlim(_limits([*extremes, *chances[:1]], margin=0.08, least=least))
     axes.xaxis.set_major_locator(MaxNLocator(4, min_n_ticks=2))
@@ -297,8 +297,8 @@ def differences(results: Results) -> Figure:
     Filled marks are beyond chance after Holm's correction, hollow ones are not. All panels have one axis, which the
     usual interval sets; one that reaches beyond it ends in an arrow.
     """
-    baseline, look = results.learned(), _looks(results)
-    found = [each for each in comparison.against_learned(results) if each.row.unit == FRACTION]
+    baseline, look = results.baseline(), _looks(results)
+    found = [each for each in comparison.against_baseline(results) if each.row.unit == FRACTION]
     names = [name for name in look if any(each.interface == name for each in found)]
     tasks = list({(each.task.name, each.task.shots): each.task for each in found}.values())
     if not found:
@@ -316,7 +316,7 @@ def differences(results: Results) -> Figure:
                 significant = each.row.holm <= SIGNIFICANCE
                 _difference(axes, names.index(each.interface), each.row.found, look[each.interface], significant, limit)
         axes.xaxis.set_major_locator(MaxNLocator(5))
-    figure.supxlabel(f"Accuracy minus that of {look[baseline].label if baseline else ''} (points)", fontsize=8.0)
+    figure.supxlabel(f"Accuracy minus that of {look[baseline].label} (points)", fontsize=8.0)
     dot = {"color": FAINT, "marker": "o", "linewidth": 0, "markersize": 4}
     marks = [
         Line2D([], [], **dot, label="beyond chance after Holm's correction"),
@@ -375,7 +375,7 @@ def accounting(results: Results) -> Figure:
             axes.barh(place, row[part], left=start, height=0.66, color=colour, edgecolor="white", linewidth=0.6)
             start += row[part]
         axes.annotate(
-            _total(counts, name, results.learned()), (start, place), xytext=(3, 0), textcoords="offset points",
+            _total(counts, name, results.baseline()), (start, place), xytext=(3, 0), textcoords="offset points",
             va="center_baseline", fontsize=SMALL_PT, annotation_clip=False,
         )  # fmt: skip
     marks = [Patch(color=colour, label=part) for part, colour in PARTS]

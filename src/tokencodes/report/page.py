@@ -26,7 +26,7 @@ from tokencodes.interfaces.spec import is_fixed
 from tokencodes.layout import Layout, model_name
 from tokencodes.report import differences, findings, render, tables
 from tokencodes.report.render import GAP, Table
-from tokencodes.report.results import Results, read, run_name
+from tokencodes.report.results import Results, read
 
 SECTIONS = (
     ("found", "What was asked and found"),
@@ -75,7 +75,7 @@ def html(results: Results) -> str:
         hashes=hashes(results),
         config=config.dump(settings).strip(),
         files=results.files,
-        example=run_name(*results.models()[0]),
+        example=model_name(*results.models()[0]),
         commands=commands(results),
     )
 
@@ -223,7 +223,7 @@ def details(results: Results) -> Table:
         header=("Model", "Check", "Outcome", "Detail"),
         rows=tuple(
             (
-                run_name(row["interface"], row["seed"]),
+                model_name(row["interface"], row["seed"]),
                 row["name"],
                 "passed" if row["passed"] else "FAILED",
                 render.clean(row["detail"]),
@@ -241,7 +241,7 @@ def models(results: Results) -> Table:
         final = results.finals.get((interface, seed), {})
         rows.append(
             (
-                run_name(interface, seed),
+                model_name(interface, seed),
                 duration(final.get("wall_s")),
                 energy(final.get("energy_j")),
                 plain(final.get("hardware")),
@@ -255,7 +255,7 @@ def models(results: Results) -> Table:
         rows=tuple(rows),
         records=(),
         sources=tuple(
-            f"runs/{run_name(*model)}/final.json" if model in results.finals else "" for model in results.models()
+            f"runs/{model_name(*model)}/final.json" if model in results.finals else "" for model in results.models()
         ),
     )
 
@@ -342,7 +342,7 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
         scores += " Hollow diamonds: the paper's published results."
     bars = "Trainable parameters by interface; beside each bar the total and the difference to the learned table."
     gaps = (
-        f"Accuracy minus that of {results.learned() or 'a learned table'} on the same documents, with 95 % intervals. "
+        f"Accuracy minus that of {results.baseline()} on the same documents, with 95 % intervals. "
         "Filled: beyond chance after Holm's correction; hollow: not. All panels have one axis; an interval that is "
         "longer ends in an arrow."
     )
