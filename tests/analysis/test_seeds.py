@@ -157,3 +157,39 @@ def test_few_documents_show_no_equivalence():
     few = seeds.over_seeds(random.standard_normal((1, 20)), np.zeros((1, 20)))
     assert few.p > 0.05 and seeds.equivalence(few, 0.1) > 0.05
     assert math.isnan(seeds.equivalence(seeds.over_seeds(np.zeros((1, 9)), np.zeros((1, 9))), 0.1))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("n_seeds", [1, 2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["equal", "equal gaps", "right or wrong", "all different"])
+@pytest.mark.filterwarnings("error")
+def test_few_documents_and_equal_values_give_a_number_or_nan(n, n_seeds, weighted, kind):
+    """No crash, no warning of numpy, no interval without spread, and no p outside 0 to 1."""
+    random = np.random.default_rng(0)
+    a, other = random.normal(size=(2, n_seeds, n))
+    b = {"equal": a, "equal gaps": a + 1, "right or wrong": (a > 0) * 1.0, "all different": other}[kind]
+    a = (other > 0) * 1.0 if kind == "right or wrong" else a
+    found = seeds.over_seeds(a, b, np.full(n, 3.0) if weighted else None)
+    assert math.isnan(found.difference) == (n == 0)
+    assert math.isnan(found.p) or 0 <= found.p <= 1
+    assert n > 1 or math.isnan(found.low)
+    assert kind != "equal" or n == 0 or found.p == 1
+    for value in (seeds.equivalence(found, 0.02), seeds.seeds_needed(found, 0.1)):
+        assert value is None or math.isnan(value) or value >= 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("gap", ["none", "the same", "any"])
+@pytest.mark.filterwarnings("error")
+def test_losses_of_few_seeds(n, gap):
+    b = np.random.default_rng(1).normal(size=n)
+    a = b + {"none": np.zeros(n), "the same": np.ones(n), "any": np.arange(n) ** 2.0}[gap]
+    found = seeds.means_over_seeds(a, b)
+    assert found.difference == pytest.approx((a - b).mean())
+    assert (found.test == "") == (n == 1)
+    if n > 1 and gap == "any":
+        assert found.p == pytest.approx(stats.ttest_rel(a, b).pvalue)
+        assert found.low < found.difference < found.high
+    elif gap == "none":
+        assert math.isnan(found.low) and (math.isnan(found.p) if n == 1 else found.p == 1)

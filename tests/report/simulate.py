@@ -1,5 +1,6 @@
 """A results folder of invented numbers in the real layout: seeded, with several seeds, gaps and NaN where asked."""
 
+import hashlib
 import json
 import math
 import sys
@@ -10,10 +11,15 @@ import numpy as np
 from scipy.stats import norm
 
 from tokencodes import config, files
+from tokencodes.data.manifest import ShardTiming, StoreManifest
 from tokencodes.evaluate.scores import write_documents
 from tokencodes.evaluate.spec import Task
 from tokencodes.interfaces.vocabulary import bits_needed
+from tokencodes.model.shape import Params
+from tokencodes.records import DIGEST, VERSION, Record
 from tokencodes.spec import parse
+from tokencodes.train.final import Final
+from tokencodes.validate.validation import Validation
 
 # metric: (chance or None, typical value, higher is better)
 METRICS: dict[str, dict[str, tuple[float | None, float, bool]]] = {
@@ -49,8 +55,19 @@ LABELS = {
 
 
 def write_json(path: Path, value: Any) -> None:
-    """As the stages write it."""
+    """Write JSON. A record that a test has changed gets the digests that its stage would have given it."""
+    if isinstance(value, dict) and VERSION in value:
+        value = {key: part for key, part in value.items() if key not in (VERSION, DIGEST)}
+        if "shards" in value:
+            value["sha256"] = files.digest({key: part for key, part in value.items() if key != "sha256"})
+        value = {VERSION: Record.version, **value}
+        value[DIGEST] = files.digest(value)
     files.write_json(path, value)
+
+
+def write_params(path: Path, counts: dict[str, dict[str, int]]) -> None:
+    """The parameter accounting, as `tokencodes params` writes it."""
+    Params(interfaces=counts).write(path)
 
 
 def parameters(settings: config.Config) -> dict[str, dict[str, int]]:
@@ -87,15 +104,16 @@ def histogram(settings: config.Config, kept: int, short: int) -> dict[str, list[
     return {"edges": EDGES} | {fate: np.histogram(found, EDGES)[0].tolist() for fate, found in counts.items()}
 
 
-def timing(index: int) -> dict[str, float]:
+def timing(index: int) -> ShardTiming:
     """What preparing a shard took."""
-    return {
-        "wall_s": 1.5 + 0.01 * index,
-        "cpu_s": 1.25,
-        "encode_cpu_s": 1.0,
-        "encoded_bytes": 4_000_000 + index,
-        "encoded_tokens": 905_000 + index,
-    }
+    return ShardTiming(
+        raw_bytes=1_500_000,
+        wall_s=1.5 + 0.01 * index,
+        cpu_s=1.25,
+        encode_cpu_s=1.0,
+        encoded_bytes=4_000_000 + index,
+        encoded_tokens=905_000 + index,
+    )
 
 
 def many_shards(value: dict[str, Any], n: int = 234) -> dict[str, Any]:
@@ -112,10 +130,11 @@ def many_shards(value: dict[str, Any], n: int = 234) -> dict[str, Any]:
             {"name": f"shard-{index:05d}-of-{n:05d}", "sha256": f"{index:064x}", "rows_in": rows, "kept": kept}
             | {"dropped": dropped, "tokens": tokens}
             | {"train": {"documents": kept - held_out, "tokens": tokens - held_out * 4400}}
-            | {"validation": {"documents": held_out, "tokens": held_out * 4400}, "bytes": tokens * 4}
+            | {"validation": {"documents": held_out, "tokens": held_out * 4400}}
+            | {"characters": tokens * 4, "bytes": tokens * 4}
         )
     fates = shards[0]["dropped"]
-    total = {key: sum(s[key] for s in shards) for key in ("rows_in", "kept", "tokens", "bytes")}
+    total = {key: sum(s[key] for s in shards) for key in ("rows_in", "kept", "tokens", "characters", "bytes")}
     total["dropped"] = {reason: sum(s["dropped"][reason] for s in shards) for reason in fates}
     for split in ("train", "validation"):
         total[split] = {key: sum(s[split][key] for s in shards) for key in ("documents", "tokens")}
@@ -132,8 +151,8 @@ def many_shards(value: dict[str, Any], n: int = 234) -> dict[str, Any]:
     return value | total | {"lengths": lengths, "shards": shards}
 
 
-def store(settings: config.Config) -> dict[str, Any]:
-    """The data store's index."""
+def store(settings: config.Config) -> StoreManifest:
+    """The data store's manifest."""
     shards = []
     for index in range(4):
         shards.append(
@@ -160,16 +179,18 @@ def store(settings: config.Config) -> dict[str, Any]:
         **{key: sum(s[key] for s in shards) for key in ("characters", "bytes")},
         "lengths": histogram(settings, 240, 4),
     }
-    return {
+    fields = {
         "format_version": 1,
         "vocab_size": settings.model.vocab_size,
         "tokenizer_sha256": "a" * 64,
         "data_sha256": "b" * 64,
         "shards": shards,
         **total,
+        "duplicate_ids_across_shards": 0,
         "unigram_entropy": 6.7934,
         "unigram_cross_entropy": 6.8412,
     }
+    return StoreManifest.model_validate(fields | {"sha256": files.digest(fields)})
 
 
 def curve(settings: config.Config, rng: np.random.Generator, index: int) -> list[dict[str, Any]]:
@@ -260,46 +281,56 @@ def evaluation(interface: str, seed: int, task: Task, columns: dict[str, Any]) -
     }
 
 
+def final(
+    settings: config.Config, interface: str, seed: int, lines: list[dict[str, Any]], index: StoreManifest
+) -> Final:
+    """The record of a training that wrote these lines."""
+    position = list(settings.interfaces).index(interface)
+    return Final(
+        interface=interface,
+        seed=seed,
+        step=lines[-1]["step"],
+        tokens=lines[-1]["tokens"],
+        train_loss=lines[-1]["loss"],
+        val_loss=lines[-1]["val_loss"],
+        unigram_entropy=index.unigram_entropy,
+        unigram_cross_entropy=index.unigram_cross_entropy,
+        checkpoint=f"checkpoints/step_{lines[-1]['step']:07d}",
+        model_sha256=f"{position:064x}",
+        metrics_sha256=hashlib.sha256(journal(lines).encode()).hexdigest(),
+        store_sha256=index.sha256,
+        tokenizer_sha256="a" * 64,
+        codes_sha256=None if settings.interfaces[interface].kind == "table" else "f" * 64,
+        run_sha256="d" * 64,
+        code="9" * 64,
+        versions={"torch": "2.13.0", "tokencodes": "0.1.0", "python": "3.11.9"},
+        hardware={"machine": "x86_64", "cpus": 2, "device": "cpu"},
+        wall_s=61.5 + position,
+        energy_j=54_000.0 if position else None,
+    )
+
+
+def journal(lines: list[dict[str, Any]]) -> str:
+    """The text of metrics.jsonl."""
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
 def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Path:
     """Write a whole results folder of `settings` at `root`; return it."""
     root.mkdir(parents=True, exist_ok=True)
     files.write_text(root / "config.yaml", config.dump(settings))
-    write_json(root / "params.json", {"interfaces": parameters(settings)})
+    write_params(root / "params.json", parameters(settings))
     index = store(settings)
-    write_json(root / "data/store/manifest.json", index)
-    for position, shard in enumerate(index["shards"]):
-        write_json(root / "data/store" / shard["name"] / "timing.json", timing(position))
+    index.write(root / "data/store/manifest.json")
+    for position, shard in enumerate(index.shards):
+        timing(position).write(root / "data/store" / shard.name / "timing.json")
     for seed in settings.seeds:
         for position, interface in enumerate(settings.interfaces):
             rng = np.random.default_rng([random_seed, seed, position])
             name = f"{interface}-s{seed}"
             lines = curve(settings, rng, position)
-            text = "".join(json.dumps(line) + "\n" for line in lines)
-            files.write_text(root / "runs" / name / "metrics.jsonl", text)
-            write_json(
-                root / "runs" / name / "final.json",
-                {
-                    "interface": interface,
-                    "seed": seed,
-                    "step": lines[-1]["step"],
-                    "train_loss": lines[-1]["loss"],
-                    "val_loss": lines[-1]["val_loss"],
-                    "unigram_entropy": index["unigram_entropy"],
-                    "unigram_cross_entropy": index["unigram_cross_entropy"],
-                    "tokens": lines[-1]["tokens"],
-                    "checkpoint": f"checkpoints/step_{lines[-1]['step']:07d}",
-                    "model_sha256": f"{position:064x}",
-                    "metrics_sha256": files.sha256_file(root / "runs" / name / "metrics.jsonl"),
-                    "store_sha256": "e" * 64,
-                    "tokenizer_sha256": "a" * 64,
-                    "run_sha256": files.digest(settings.run(interface, seed).identity()),
-                    "code": "9" * 64,
-                    "versions": {"torch": "2.13.0", "tokencodes": "0.1.0", "python": "3.11.9"},
-                    "hardware": {"machine": "x86_64", "cpus": 2, "device": "cpu"},
-                    "wall_s": 61.5 + position,
-                    "energy_j": 54_000.0 if position else None,
-                },
-            )
+            files.write_text(root / "runs" / name / "metrics.jsonl", journal(lines))
+            final(settings, interface, seed, lines, index).write(root / "runs" / name / "final.json")
             checks = [
                 {"name": check, "passed": True, "detail": detail}
                 for check, detail in (
@@ -309,7 +340,7 @@ def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Pat
                     ("generation", "16 greedy tokens, twice the same"),
                 )
             ]
-            write_json(root / "validation" / f"{name}.json", {"passed": True, "checks": checks})
+            Validation(model=name, passed=True, checks=checks).write(root / "validation" / f"{name}.json")
             for task in settings.evaluate.tasks:
                 path = root / "eval" / name / f"{task.name}-{task.shots}shot.json"
                 columns = documents(task, rng, position)

@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import simulate
+from simulate import write_json
 
-from tokencodes import config, files
+from tokencodes import config
 from tokencodes.analysis import paired, seeds
+from tokencodes.errors import UserError
 from tokencodes.evaluate.scores import write_documents
-from tokencodes.files import write_json
 from tokencodes.report import differences, findings
 from tokencodes.report.results import read
 from tokencodes.spec import parse
@@ -32,9 +33,9 @@ def test_one_seed_is_bootstrap_and_mcnemar_over_documents(settings, folder):
     expected = paired.difference(*(documents(folder, name, 0, "piqa", "acc") for name in ("gf2", "learned")))
     for key in ("a", "b", "difference", "low", "high", "p", "only_a", "only_b", "n"):
         assert row[key] == getattr(expected, key)
-    p = [row["p"] for row in table_rows(table, interface="gf2")]
-    assert [row["p_holm"] for row in table_rows(table, interface="gf2")] == pytest.approx(list(paired.holm(p)))
-    assert len(p) == len(settings.evaluate.tasks)
+    p = [row["p"] for row in table.records]
+    assert [row["p_holm"] for row in table.records] == pytest.approx(list(paired.holm(p)))
+    assert len(p) == len(settings.evaluate.tasks) * (len(settings.interfaces) - 1)
     assert not table_rows(table, interface="learned")
 
 
@@ -65,7 +66,7 @@ def test_gaps_nan_and_refusals_are_seen(settings, folder):
     assert set(cells["PIQA, acc", "gf2"]) == {"–"}
     assert set(cells["WinoGrande, acc", "binary12"]) == {"–"}
     assert any("the task version is 2.0 there and 1.0 here" in note for note in table.notes)
-    assert cells["LAMBADA (white space collapsed), acc", "gf2"][2] == "NaN"
+    assert cells["LAMBADA (white space collapsed), acc", "gf2"][2] == "–"
     (row,) = table_rows(table, task="piqa", interface="gf2")
     assert row["difference"] is row["p"] is None
 
@@ -142,7 +143,7 @@ def paper_run(settings, tmp_path):
 
     def make(score, stderr=0.005, **changes):
         chosen = parse(config.Config, value | changes, "paper")
-        write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(chosen)})
+        simulate.write_params(tmp_path / "params.json", simulate.parameters(chosen))
         task = next(task for task in chosen.evaluate.tasks if task.name == "hellaswag")
         columns = simulate.documents(task, np.random.default_rng(0), 0, 50)
         for seed, shift in zip(chosen.seeds, (0.0, -0.001, 0.001), strict=False):
@@ -193,19 +194,31 @@ def test_power_is_that_of_the_papers_difference(settings, folder):
     assert row["seeds_needed"] is None, "one seed does not show what another would change"
 
 
-def test_a_last_loss_that_is_no_number_gives_no_gap(three_seeds, tmp_path):
-    folder = simulate.results(three_seeds, tmp_path / "run")
-    run = folder / "runs/gf2-s1"
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    lines[-1] = json.dumps(json.loads(lines[-1]) | {"val_loss": None})
-    (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    final = json.loads((run / "final.json").read_text())
-    final |= {"val_loss": None, "metrics_sha256": files.sha256_file(run / "metrics.jsonl")}
-    write_json(run / "final.json", final)
-    results = read(three_seeds, folder)
-    (row,) = (row for row in differences.losses(results).rows if row[0] == "gf2")
-    assert row[4:6] == ("NaN", "NaN")
-    assert "gf2 is" not in findings.sentences(results)[1]
+def test_a_last_loss_that_is_no_number_is_refused(settings, folder):
+    path = folder / "runs/gf2-s0/final.json"
+    write_json(path, json.loads(path.read_text()) | {"val_loss": None})
+    with pytest.raises(UserError, match=r"gf2-s0/final.json: .*val_loss"):
+        read(settings, folder)
+
+
+@pytest.mark.parametrize("baseline", ["binary12", "gf2"])
+def test_any_interface_can_be_the_baseline(settings, folder, baseline):
+    value = settings.model_dump(mode="json") | {"display": {"baseline": baseline}}
+    chosen = parse(config.Config, value, "baseline")
+    results = read(chosen, folder, with_curves=False)
+    table = differences.differences(results)
+    assert {row["against"] for row in table.records} == {baseline}
+    assert {row["interface"] for row in table.records} == set(settings.interfaces) - {baseline}
+    assert baseline in table.caption
+    usual = differences.differences(read(settings, folder, with_curves=False))
+    (here,) = table_rows(table, task="piqa", interface="learned")
+    (there,) = table_rows(usual, task="piqa", interface=baseline)
+    assert here["difference"] == -there["difference"] and here["p"] == there["p"]
+    losses = differences.losses(results)
+    assert baseline in losses.caption
+    ends = [row["val_loss"] for row in losses.records]
+    assert ends == sorted(ends), "ranked by loss"
+    assert findings.sentences(results)
 
 
 def test_who_lacks_scores_is_named(three_seeds, tmp_path):
@@ -220,7 +233,7 @@ def test_who_lacks_scores_is_named(three_seeds, tmp_path):
 def test_an_approximate_figure_is_not_tested(settings, tmp_path):
     chosen = simulate.paper_size(settings)
     folder = tmp_path / "run"
-    write_json(folder / "params.json", {"interfaces": simulate.parameters(chosen)})
+    simulate.write_params(folder / "params.json", simulate.parameters(chosen))
     task = next(task for task in chosen.evaluate.tasks if task.name == "mmlu")
     columns = simulate.documents(task, np.random.default_rng(0), 0, 50)
     write_json(folder / "eval/learned-s0/mmlu-0shot.json", simulate.evaluation("learned", 0, task, columns))

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import simulate
+from simulate import write_json
 
 from tokencodes import config
-from tokencodes.files import write_json
 from tokencodes.report import findings, page
 from tokencodes.report.results import read
 from tokencodes.spec import parse
@@ -64,7 +64,7 @@ def test_missing_runs_are_counted(settings, folder):
 
 def test_only_the_papers_size_may_be_compared(settings, tmp_path):
     paper = simulate.paper_size(settings)
-    write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(paper)})
+    simulate.write_params(tmp_path / "params.json", simulate.parameters(paper))
     results = read(paper, tmp_path)
     assert findings.is_paper_size(results) and not findings.is_toy(results)
     assert "This run has their size, budget and data." in findings.comparability(results)
@@ -90,7 +90,7 @@ def test_only_the_papers_size_may_be_compared(settings, tmp_path):
 
     content = simulate.parameters(paper)
     content["gf2"]["trainable"] += 1
-    write_json(tmp_path / "params.json", {"interfaces": content})
+    simulate.write_params(tmp_path / "params.json", content)
     assert not findings.is_paper_size(read(paper, tmp_path))
 
 
@@ -114,3 +114,18 @@ def test_nothing_yet(settings, tmp_path):
 )
 def test_words(number, text):
     assert findings.words(number) == text
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_standard_error_of_zero_puts_no_score_far_from_chance(settings, folder, value):
+    before = findings.sentences(read(settings, folder))[2]
+    for path in folder.glob("eval/*/winogrande-0shot.*"):
+        if path.suffix == ".parquet":
+            path.unlink()
+            continue
+        content = json.loads(path.read_text())
+        content["metrics"]["acc"] |= {"value": value, "stderr": 0.0}
+        write_json(path, content)
+    scored = findings.sentences(read(settings, folder))[2]
+    assert "15 benchmark scores" in before and "12 benchmark scores" in scored
+    assert "; 3 more have no value or no standard error." in scored

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from simulate import write_json
 
 from tokencodes import config
 from tokencodes.errors import UserError
-from tokencodes.files import read_json, write_json
+from tokencodes.files import read_json
 from tokencodes.report import others
 from tokencodes.spec import parse
 

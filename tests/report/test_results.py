@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from simulate import write_json
 
 from tokencodes import config
 from tokencodes.errors import UserError
-from tokencodes.files import write_json
 from tokencodes.report.results import published, read
 from tokencodes.spec import parse
 
@@ -117,26 +117,29 @@ def put(content, keys, value):
 
 DAMAGE = [
     (("shards",), {}, "shards"),
-    (("shards",), [1], "shards"),
-    (("shards", 1, "name"), "../x", "shard 2: name"),
-    (("shards", 1, "name"), ..., "shard 2: the key name"),
-    (("shards", 1, "kept"), -1, "shard 2: kept"),
-    (("shards", 1, "kept"), 59, "shard 2: 62 documents in is not 59 kept"),
-    (("shards", 1, "train"), 5, "shard 2: the key train.documents"),
-    (("shards", 1, "validation", "tokens"), 1.5, "shard 2: validation.tokens"),
-    (("shards", 1, "bytes"), "many", "shard 2: bytes"),
-    (("shards", 1, "dropped"), [], "shard 2: dropped"),
+    (("shards",), [1], "shards.0"),
+    (("shards",), [], "shards"),
+    (("shards", 1, "name"), "../x", "shards.1.name"),
+    (("shards", 1, "name"), ..., "shards.1.name"),
+    (("shards", 1, "kept"), -1, "shards.1.kept"),
+    (("shards", 1, "kept"), 59, "shards.1: Value error, 62 rows in, 59 kept"),
+    (("shards", 1, "train"), 5, "shards.1.train"),
+    (("shards", 1, "validation", "tokens"), 1.5, "shards.1.validation.tokens"),
+    (("shards", 1, "bytes"), "many", "shards.1.bytes"),
+    (("shards", 1, "dropped"), [], "shards.1.dropped"),
     (("dropped",), 8, "dropped"),
-    (("bytes",), True, "bytes"),
-    (("lengths",), 5, "the key lengths.edges"),
-    (("lengths", "edges"), [4, 2, 1], "lengths.edges"),
+    (("bytes",), 1.5, "bytes"),
+    (("kept",), 239, ": Value error, 248 rows in, 239 kept and 8 dropped"),
+    (("lengths",), 5, "lengths"),
+    (("lengths",), None, "lengths"),
+    (("lengths", "edges"), [4, 2, 1], "lengths: Value error, its edges do not rise"),
     (("lengths", "edges"), [1], "lengths.edges"),
     (("lengths", "edges"), "1, 2", "lengths.edges"),
-    (("lengths", "kept"), [240], "lengths.kept counts 240 documents between 2 edges"),
-    (("lengths", "kept"), ..., "the key lengths.kept"),
-    (("lengths", "kept", 0), 1, "lengths.kept counts 241 documents"),
-    (("lengths", "too_few_tokens", 0), -1, "lengths.too_few_tokens"),
-    (("lengths", "too_few_tokens", 0), True, "lengths.too_few_tokens"),
+    (("lengths", "kept"), [240], "lengths: Value error, its bins are not one fewer than its edges"),
+    (("lengths", "kept"), ..., "lengths.kept"),
+    (("lengths", "kept", 0), 1, ": Value error, lengths.kept counts 241 documents"),
+    (("lengths", "too_few_tokens", 0), -1, "lengths.too_few_tokens.0"),
+    (("lengths", "too_few_tokens", 0), True, ": Value error, lengths.too_few_tokens counts 5 documents"),
 ]
 
 
@@ -148,7 +151,7 @@ def test_a_damaged_value_of_the_store_is_named(settings, folder, keys, value, sa
     write_json(path, content)
     with pytest.raises(UserError) as caught:
         read(settings, folder)
-    assert f"manifest.json {said}" in str(caught.value) or f"manifest.json: {said}" in str(caught.value)
+    assert f"manifest.json: not the manifest of a store ({said}" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -201,12 +204,28 @@ def test_a_result_under_anothers_name_is_refused(settings, folder):
         read(settings, folder)
 
 
-def test_documents_that_do_not_add_up_are_refused(settings, folder):
-    path = folder / "data/store/manifest.json"
-    content = json.loads(path.read_text())
-    content["kept"] -= 1
-    write_json(path, content)
-    with pytest.raises(UserError, match=r"manifest\.json: 248 documents in is not 239 kept \+ 8 dropped"):
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("params.json", lambda c: c["interfaces"]["gf2"].update(trainable=1)),
+        ("data/store/manifest.json", lambda c: c.update(kept=239)),
+        ("data/store/shard-00001-of-00004/timing.json", lambda c: c.update(wall_s=9.0)),
+        ("runs/gf2-s0/final.json", lambda c: c.update(val_loss=1.0)),
+        ("validation/gf2-s0.json", lambda c: c["checks"][0].update(passed=False)),
+    ],
+)
+def test_a_record_with_a_changed_value_is_refused(settings, folder, path, change):
+    content = json.loads((folder / path).read_text())
+    change(content)
+    (folder / path).write_text(json.dumps(content))
+    with pytest.raises(UserError, match=rf"{path}: its content does not match"):
+        read(settings, folder)
+
+
+@pytest.mark.parametrize("path", ["runs/{}-s0/final.json", "validation/{}-s0.json"])
+def test_a_record_under_anothers_name_is_refused(settings, folder, path):
+    (folder / path.format("gf2")).write_bytes((folder / path.format("learned")).read_bytes())
+    with pytest.raises(UserError, match=rf"{path.format('gf2')}: .* as its path says"):
         read(settings, folder)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import simulate
+from simulate import write_json
 
 from tokencodes import config
-from tokencodes.files import write_json
 from tokencodes.report import tables
 from tokencodes.report.results import published, read
 from tokencodes.spec import parse
@@ -177,7 +177,7 @@ def test_the_papers_figures_stand_in_columns_of_their_own(settings, folder):
 def test_accounting_at_the_papers_size(settings, tmp_path):
     """Against the numbers that the paper states: 1,812,039,680, a difference of 100,663,296, 5.56 %."""
     paper = simulate.paper_size(settings)
-    write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(paper)})
+    simulate.write_params(tmp_path / "params.json", simulate.parameters(paper))
     tables.write(paper, tmp_path)
     cells = {line[0]: line for line in markdown_cells(tmp_path / "tables/accounting.md")}
     assert cells["learned"][1:] == ["1,812,039,680", "100,663,296", "100,663,296", "1,610,713,088", "0", "0", "0.00 %"]
@@ -234,7 +234,9 @@ def test_the_pace_is_work_by_time(settings, folder):
     records = [json.loads(p.read_text()) for p in sorted((folder / "data/store").glob("*/timing.json"))]
     table = tables.data(read(settings, folder, with_curves=False), timed=True)
     assert table.header[-2:] == ("Tokens a second", "MB a CPU second")
-    sums = {key: sum(record[key] for record in records) for key in records[0]}
+    sums = {
+        key: sum(record[key] for record in records) for key in ("encoded_tokens", "encoded_bytes", "wall_s", "cpu_s")
+    }
     for row, record in zip(table.rows, [sums, *records], strict=True):
         assert row[-2] == f"{record['encoded_tokens'] / record['wall_s']:,.0f}"
         assert row[-1] == f"{record['encoded_bytes'] / 1e6 / record['cpu_s']:.2f}"
@@ -242,12 +244,6 @@ def test_the_pace_is_work_by_time(settings, folder):
         path.unlink()
     table = tables.data(read(settings, folder, with_curves=False), timed=True)
     assert {row[-2:] for row in table.rows} == {("–", "–")} and "0 of 4 shards" in table.notes[-1]
-
-
-def test_a_store_of_before_lengths_were_counted(settings, folder):
-    edit(folder / "data/store/manifest.json", lambda c: c.pop("lengths"))
-    tables.write(settings, folder)
-    assert markdown_cells(folder / "tables/lengths.md")[1:] == [["–"] * 4]
 
 
 def test_every_shard_is_in_the_files(settings, folder):
@@ -301,7 +297,7 @@ def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
         ),
         (
             "data/store/manifest.json",
-            lambda c: c["train"].update(tokens=1),
+            lambda c: (c["train"].update(tokens=1), c.update(tokens=1 + c["validation"]["tokens"])),
             {"data.csv", "data.md", "data.tex"},
         ),
         (
@@ -344,7 +340,7 @@ def test_latex_is_balanced_and_compiles(settings, tmp_path, kind):
     """Environments and braces are balanced, cells match columns; where pdflatex is installed it accepts the tables."""
     if kind == "paper_size":  # its curves are long, and no table needs them
         chosen = KINDS[kind](settings)
-        write_json(tmp_path / "params.json", {"interfaces": simulate.parameters(chosen)})
+        simulate.write_params(tmp_path / "params.json", simulate.parameters(chosen))
     else:
         chosen = KINDS[kind](settings)
         simulate.results(chosen, tmp_path)

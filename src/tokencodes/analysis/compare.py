@@ -1,4 +1,4 @@
-"""Two models, or two sets of models with the same seeds, on every task that either was scored on: a row a score."""
+"""Two models, or two sets of models with the same seeds, on every task that either was scored on: one row per score."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +8,10 @@ import numpy as np
 from tokencodes.analysis import pairing
 from tokencodes.analysis.paired import Difference, holm
 from tokencodes.analysis.pairing import Evaluation, Model
-from tokencodes.analysis.seeds import over_seeds
+from tokencodes.analysis.seeds import means_over_seeds, over_seeds
 from tokencodes.errors import UserError
+
+HELD_OUT = "held_out_loss"  # the task of the row that compares losses
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Row:
 def models(a: Sequence[Model], b: Sequence[Model]) -> list[Row]:
     """Every task of A and B, seed by seed. p-values are corrected over the rows that have a test.
 
-    Raises UserError, a line a task, if results cannot be paired, and if A and B have no task in common.
+    Raises UserError, one line per task, if results cannot be paired, and if A and B have no task in common.
     """
     pairs = pairing.by_seed(a, b)
     found = [(pairing.files(one), pairing.files(other)) for one, other in pairs]
@@ -54,9 +56,35 @@ def models(a: Sequence[Model], b: Sequence[Model]) -> list[Row]:
             problems.append(str(error))
     if problems:
         raise UserError("\n".join(problems))
+    rows += losses(pairs)
     if all(row.found is None for row in rows):
-        raise UserError(f"{a[0].folder} and {b[0].folder} have no score in common; score both on the same tasks")
+        raise UserError(
+            f"{a[0].folder} and {b[0].folder} have no score in common; score both on the same tasks, or train both"
+        )
     return corrected(rows)
+
+
+def losses(pairs: Sequence[tuple[Model, Model]]) -> list[Row]:
+    """The held-out loss at the end of training, nats per token, as one row; none if no model has a record of it.
+
+    Several seeds give Student's interval and test over seeds. One seed has neither.
+    """
+    finals = [(pairing.training(one), pairing.training(other)) for one, other in pairs]
+    if not any(final for both in finals for final in both):
+        return []
+    gap = Row(HELD_OUT, 0, "Held-out loss", "", "nats per token", True, None)
+    lacking = [
+        model.folder.name
+        for models_, both in zip(pairs, finals, strict=True)
+        for model, final in zip(models_, both, strict=True)
+        if final is None
+    ]
+    if lacking:
+        return [replace(gap, missing=f"no finished run of {', '.join(dict.fromkeys(lacking))}")]
+    if len({final.store_sha256 for both in finals for final in both}) > 1:
+        return [replace(gap, missing="not on the same held-out windows")]
+    a, b = np.array([[final.val_loss for final in both] for both in finals]).T
+    return [replace(gap, found=means_over_seeds(a, b))]
 
 
 def evaluations(read: Sequence[tuple[Evaluation, Evaluation]], metrics: Sequence[str] | None = None) -> list[Row]:
@@ -86,7 +114,7 @@ def evaluations(read: Sequence[tuple[Evaluation, Evaluation]], metrics: Sequence
 
 
 def corrected(rows: Sequence[Row]) -> list[Row]:
-    """The same rows with Holm's correction over all that have a difference, one that is NaN included."""
-    tested = [row for row in rows if row.found is not None]
+    """The same rows with Holm's correction over all that have a test, one whose p is NaN included."""
+    tested = [row for row in rows if row.found is not None and row.found.test]
     values = dict(zip(map(id, tested), holm(np.array([row.found.p for row in tested])), strict=True))
     return [replace(row, holm=float(values[id(row)])) if id(row) in values else row for row in rows]

@@ -61,7 +61,7 @@ def difference(
     resamples: int | None = None,
     seed: int = 0,
 ) -> Difference:
-    """Compare the scores of two models, each float64 (n documents), n >= 1.
+    """Compare the scores of two models, each float64 (n documents); of none, all figures are NaN.
 
     Without `counts` the score is the mean over documents. With `counts` (tokens of each document, the same for both
     models) a and b are sums over a document's tokens, and the score is the mean over all tokens: sum(a) / sum(counts).
@@ -74,9 +74,9 @@ def difference(
     undefined = int(np.count_nonzero(~(np.isfinite(a) & np.isfinite(b))))
     binary = bool(np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all())
     total = counts.sum()
-    score_a, score_b = (_finite(scores.sum() / total) for scores in (a, b))
+    score_a, score_b = (_finite(scores.sum() / total) if n else math.nan for scores in (a, b))
     only_a, only_b = (int(np.count_nonzero(a > b)), int(np.count_nonzero(b > a))) if binary else (None, None)
-    if undefined:
+    if undefined or not n:
         value, low, high, p, variance = (math.nan,) * 5
     else:
         gap = a - b
@@ -152,9 +152,10 @@ def mcnemar(only_a: int, only_b: int) -> float:
 def sign_flips(gap: np.ndarray, *, resamples: int | None = None, seed: int = 0) -> float:
     """Two-sided p of the sum of the documents' differences when each could as well have the other sign.
 
-    Exact for few documents (2^n <= resamples), else by that many random flips. 1 if the models agree everywhere.
+    Exact for few documents (2^n <= resamples), else by that many random flips. 1 if the models agree everywhere, and of
+    one document, whose difference is as large with either sign.
     """
-    if not gap.any():
+    if len(gap) < 2 or not gap.any():
         return 1.0
     from scipy import stats
 

@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate.catalogue import benchmark
 from tokencodes.files import read_json
+from tokencodes.layout import Layout
+from tokencodes.train.final import Final
 
 FRACTION = "fraction"  # the unit of a score that is a mean of 0 and 1 over documents
 PATTERN = "*-*shot.json"
@@ -228,24 +230,47 @@ def find(path: Path) -> dict[str, list[Model]]:
     """The models, by name and each with its seeds, that a path stands for.
 
     It may be the folder of one model's results (results/x/eval/gf2-s0), the same without the seed for all of them
-    (results/x/eval/gf2), a model directory whose results lie in eval/ beside models/, or a whole results folder.
-    Raises UserError if there is no result.
+    (results/x/eval/gf2), its folder in models/ or runs/, or a whole results folder. A model has results if it was
+    scored on a task or if its training ended. Raises UserError if there is no result.
     """
     path = Path(path)
-    if path.parent.name == "models" and (path.parent.parent / "eval").is_dir():
+    if path.parent.name in ("models", "runs"):
         path = path.parent.parent / "eval" / path.name
-    if any(path.glob(PATTERN)):
+    if _has_results(path):
         return _grouped([path])
     for folder in (path / "eval", path):
-        if found := _grouped(child for child in sorted(folder.glob("*")) if any(child.glob(PATTERN))):
+        if found := _grouped(child for child in _candidates(folder) if _has_results(child)):
             return found
-    seeds = [c for c in path.parent.glob("*") if re.fullmatch(rf"{re.escape(path.name)}-s\d+", c.name)]
-    if found := _grouped(child for child in seeds if any(child.glob(PATTERN))):
+    seeds = [c for c in _candidates(path.parent) if re.fullmatch(rf"{re.escape(path.name)}-s\d+", c.name)]
+    if found := _grouped(child for child in seeds if _has_results(child)):
         return found
     raise UserError(
-        f"{path}: holds no results of `tokencodes evaluate` ({PATTERN}); name results/NAME, one model's folder in "
-        "its eval/, or its folder in models/"
+        f"{path}: holds no results of `tokencodes evaluate` ({PATTERN}) and no finished run; name results/NAME, one "
+        "model's folder in its eval/, or its folder in models/"
     )
+
+
+def _candidates(folder: Path) -> list[Path]:
+    """Folders of models in an eval/ folder; with those that runs/ beside it names, scored or not."""
+    runs = (folder / run.name for run in folder.parent.glob("runs/*")) if folder.name == "eval" else ()
+    return sorted({*folder.glob("*"), *runs})
+
+
+def _final(folder: Path) -> Path | None:
+    """Where the record of the training is of a model whose results lie in `folder`, results/x/eval/MODEL."""
+    folder = folder.absolute()
+    return Path(Layout(str(folder.parent.parent)).final(folder.name)) if folder.parent.name == "eval" else None
+
+
+def _has_results(folder: Path) -> bool:
+    final = _final(folder)
+    return any(folder.glob(PATTERN)) or (final is not None and final.is_file())
+
+
+def training(model: Model) -> Final | None:
+    """The record of a model's training; None if there is none. Raises UserError if it is damaged."""
+    final = _final(model.folder)
+    return Final.read(final) if final is not None and final.is_file() else None
 
 
 def _grouped(folders: Any) -> dict[str, list[Model]]:

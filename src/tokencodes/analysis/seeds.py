@@ -13,6 +13,7 @@ from scipy import optimize, special
 from tokencodes.analysis.paired import CONFIDENCE, POWER, SIGNIFICANCE, Difference, difference
 
 TWO_LEVEL = "t, seeds and documents"
+SEEDS_ALONE = "t, seeds"
 LEAST_P = 1e-100  # where the search for p begins
 MOST_SEEDS = 1000  # that are asked for; what needs more is out of reach
 
@@ -49,10 +50,10 @@ def over_seeds(a: np.ndarray, b: np.ndarray, counts: np.ndarray | None = None, *
     weights = np.ones(n) if counts is None else np.asarray(counts, np.float64)
     total = seeds * weights.sum()
     undefined = int(np.count_nonzero(~np.isfinite(a).all(axis=0) | ~np.isfinite(b).all(axis=0)))
-    score_a, score_b = (float(each.sum() / total) if np.isfinite(each).all() else math.nan for each in (a, b))
+    score_a, score_b = (float(each.sum() / total) if n and np.isfinite(each).all() else math.nan for each in (a, b))
     value = low = high = p = math.nan
     parts = Variances(math.nan, math.nan, math.nan)
-    if not undefined:
+    if n and not undefined:
         gap = a - b
         value = float(gap.sum() / total)
         parts = variances((gap - value * weights) / weights.mean() + value)
@@ -78,6 +79,35 @@ def over_seeds(a: np.ndarray, b: np.ndarray, counts: np.ndarray | None = None, *
         from_seeds=parts.seeds,
         from_documents=parts.documents,
         from_both=parts.both,
+    )
+
+
+def means_over_seeds(a: np.ndarray, b: np.ndarray) -> Difference:
+    """Compare one figure of two models that were trained with the same seeds, float64 (seeds) each; n is 0.
+
+    Student's interval and two-sided test of the mean of a - b. One seed, or equal differences, show no spread: then
+    the interval is NaN. One seed has no test at all; without spread p is 1 if the figures are the same, else NaN.
+    """
+    gap = np.asarray(a, np.float64) - np.asarray(b, np.float64)
+    seeds, mean = len(gap), float(np.mean(gap))
+    low, high = mean_interval(gap)
+    p = 1.0 if seeds > 1 and not gap.any() else math.nan
+    if not math.isnan(low):
+        p = float(2 * special.stdtr(seeds - 1, -abs(mean) / (gap.std(ddof=1) / math.sqrt(seeds))))
+    return Difference(
+        a=float(np.mean(a)),
+        b=float(np.mean(b)),
+        difference=mean,
+        low=low,
+        high=high,
+        p=p,
+        test=SEEDS_ALONE if seeds > 1 else "",
+        n=0,
+        discordant=None,
+        only_a=None,
+        only_b=None,
+        undefined=0,
+        seeds=seeds,
     )
 
 

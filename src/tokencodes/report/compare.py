@@ -16,8 +16,6 @@ from tokencodes.report import render
 from tokencodes.report.render import GAP, Table
 
 WIDTH = 112  # columns
-MANY_DOCUMENTS = 1000  # from here on an accuracy is known to more than a point, and a second decimal means something
-LEAST_P = 0.0001  # a smaller p is shown as being so
 
 
 def command(a: Path, b: Path, *, as_json: bool) -> None:
@@ -78,52 +76,37 @@ def _cells(row: Row, *, several: bool) -> tuple[str, ...]:
     more = share(found) if several else GAP if found.only_a is None else f"{found.only_a} : {found.only_b}"
     return (
         f"{title} ({row.unit})" if row.lower else title,
-        render.count(found.n),
+        render.count(found.n or None),
         show(found.a),
         show(found.b),
-        plus(show(found.difference)),
+        render.plus(show(found.difference)),
         interval(row),
         more,
-        probability(found.p),
-        probability(row.holm),
+        render.probability(found.p) if found.test else GAP,
+        render.probability(row.holm) if found.test else GAP,
     )
 
 
 def shower(row: Row) -> Any:
     """How the scores of a row are shown: accuracies in percent, likelihoods with three decimals."""
-    if row.unit == FRACTION:
-        digits = 2 if row.found and row.found.n >= MANY_DOCUMENTS else 1
-        return lambda value: render.decimal(100 * value, digits)
-    return lambda value: render.decimal(value, 3)
-
-
-def plus(shown: str) -> str:
-    """A difference with its sign."""
-    return shown if shown[0] in "−N" or not float(shown.replace(",", "")) else f"+{shown}"
+    return render.score_format(0.0, row.found.n if row.found else 0, proportion=row.unit == FRACTION)
 
 
 def interval(row: Row) -> str:
-    """[low, high]; NaN where the documents show no spread."""
-    if row.found is None:
+    """[low, high]; a gap where the documents show no spread; NaN where a document has no finite score."""
+    if row.found is None or (math.isnan(row.found.low) and not row.found.undefined):
         return GAP
     if math.isnan(row.found.low):
         return "NaN"
     show = shower(row)
-    return f"[{plus(show(row.found.low))}, {plus(show(row.found.high))}]"
+    return render.bounds(show(row.found.low), show(row.found.high))
 
 
 def share(found: Any) -> str:
     """How much of a difference's variance another set of seeds would change: theirs, and that of both together."""
     theirs = found.from_seeds + found.from_both
     whole = theirs + found.from_documents
-    return "NaN" if math.isnan(whole) or whole == 0 else f"{render.decimal(100 * theirs / whole, 0)} %"
-
-
-def probability(p: float) -> str:
-    """0.032; <0.0001; NaN."""
-    if math.isnan(p):
-        return "NaN"
-    return f"<{LEAST_P}" if p < LEAST_P else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+    return GAP if math.isnan(whole) or whole == 0 else f"{render.decimal(100 * theirs / whole, 0)} %"
 
 
 def _notes(rows: list[Row], *, several: bool) -> str:
@@ -132,19 +115,24 @@ def _notes(rows: list[Row], *, several: bool) -> str:
         said = ["Accuracies in percent, their differences in points."]
     if any(row.lower for row in rows):
         said.append("Of nats and bits less is better.")
+    if any(row.task == compare.HELD_OUT and row.found for row in rows):
+        said.append(
+            "Held-out loss: at the end of training, on the same windows; "
+            + ("interval and p are Student's over seeds." if several else "one run of each has no interval.")
+        )
     if several:
         said.append(
             "Interval and p count seeds and documents; from seeds: the share of the difference's variance that another "
             "set of seeds would change."
         )
     else:
-        tests = {row.found.test for row in rows if row.found}
+        tests = {row.found.test for row in rows if row.found and row.found.test}
         named = [f"p: {MCNEMAR} (accuracies)"] if MCNEMAR in tests else []
         named += ["sign flips (others)"] if tests - {MCNEMAR} else []
         said.append(
             f"Interval: bootstrap over documents. {', '.join(named)}. One run of each: another seed is not counted."
         )
-    said.append("Holm: over the rows of this table.")
+    said.append("Holm: over all rows of this table that have a test.")
     return "\n".join(textwrap.wrap(" ".join(said), WIDTH))
 
 

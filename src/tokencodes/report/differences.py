@@ -1,6 +1,6 @@
 """What the interfaces differ by: tables of paired differences, of losses, of the paper's figures, and of power.
 
-Each interface is held against the first one with a trainable table, on the same documents, seed by seed. Rules. Shown:
+Each interface is compared with the baseline (`display.baseline`), on the same documents, seed by seed. Rules. Shown:
 a corrected p of at most SIGNIFICANCE. On par: two one-sided tests find the difference within MARGIN, which is below the
 least difference to Learned that the paper reports for Binary16 (PIQA, 2.18 points); a large p of the paired test is no
 such evidence. Against the paper: z is the difference by the root of the summed squares of both standard errors and,
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tokencodes.analysis import compare, curves, seeds
 from tokencodes.analysis.compare import Row
@@ -25,10 +26,11 @@ from tokencodes.analysis.pairing import FRACTION, Evaluation
 from tokencodes.errors import UserError
 from tokencodes.evaluate.catalogue import benchmark
 from tokencodes.evaluate.spec import Task
+from tokencodes.layout import model_name
 from tokencodes.report import compare as shown
 from tokencodes.report import render
 from tokencodes.report.render import GAP, Table
-from tokencodes.report.results import REFERENCE, Published, Results, is_proportion, published, run_name
+from tokencodes.report.results import REFERENCE, Published, Results, published
 
 ON_PAR = ("openbookqa",)  # of which the paper says so
 MARGIN = 0.02  # of an accuracy, on either side
@@ -39,7 +41,7 @@ PAPER_CORPUS, PAPER_SUBSET = "HuggingFaceTB/smollm-corpus", "fineweb-edu-dedup/"
 
 @dataclass(frozen=True)
 class Compared:
-    """One interface against the learned one on one task: seeds that both have; the share of discordant documents."""
+    """One interface against the baseline on one task: seeds that both have; the share of discordant documents."""
 
     task: Task
     interface: str
@@ -50,35 +52,32 @@ class Compared:
 
 
 @functools.lru_cache(maxsize=1)
-def against_learned(results: Results) -> list[Compared]:
-    """Every interface on every task, tasks first; corrected over the tasks of each interface."""
-    learned = results.learned()
-    found: dict[tuple[str, str, int], Compared] = {}
-    for interface in results.settings.interfaces if learned else ():
-        if interface == learned:
-            continue
-        of_interface = [_compared(results, task, interface, learned) for task in results.settings.evaluate.tasks]
-        rows = compare.corrected([each.row for each in of_interface])
-        for each, row in zip(of_interface, rows, strict=True):
-            found[interface, each.task.name, each.task.shots] = Compared(
-                each.task, interface, each.metric, each.seeds, row, each.discordant
-            )
-    return [
-        found[interface, task.name, task.shots]
+def against_baseline(results: Results) -> list[Compared]:
+    """Every interface on every task, tasks first; Holm's correction is over all of them, the rows of one table."""
+    baseline = results.baseline()
+    every = [
+        _compared(results, task, interface, baseline)
         for task in results.settings.evaluate.tasks
         for interface in results.settings.interfaces
-        if (interface, task.name, task.shots) in found
+        if interface != baseline
     ]
+    rows = compare.corrected([each.row for each in every])
+    return [replace(each, row=row) for each, row in zip(every, rows, strict=True)]
 
 
-def _compared(results: Results, task: Task, interface: str, learned: str) -> Compared:
+def frame(results: Results) -> pd.DataFrame:
+    """The paired differences to the baseline: one row per task and interface, with the columns of differences.csv."""
+    return pd.DataFrame([_record(each, results.baseline()) for each in against_baseline(results)])
+
+
+def _compared(results: Results, task: Task, interface: str, baseline: str) -> Compared:
     metric = benchmark(task.name).metric
     both = {
-        seed: (results.evaluation(interface, seed, task), results.evaluation(learned, seed, task))
+        seed: (results.evaluation(interface, seed, task), results.evaluation(baseline, seed, task))
         for seed in results.settings.seeds
     }
     pairs = {seed: pair for seed, pair in both.items() if None not in pair}
-    gap = Row(task.name, task.shots, results.label(task), metric, "", False, None, _lacking(both, interface, learned))
+    gap = Row(task.name, task.shots, results.label(task), metric, "", False, None, _lacking(both, interface, baseline))
     if not pairs:
         return Compared(task, interface, metric, (), gap, math.nan)
     try:
@@ -92,12 +91,12 @@ def _compared(results: Results, task: Task, interface: str, learned: str) -> Com
     return Compared(task, interface, metric, tuple(pairs), row, discordant)
 
 
-def _lacking(both: dict[int, tuple[Evaluation | None, ...]], interface: str, learned: str) -> str:
+def _lacking(both: dict[int, tuple[Evaluation | None, ...]], interface: str, baseline: str) -> str:
     """Whose scores by document are not there; nothing if all are, or none."""
     lacking = [
-        run_name(name, seed)
+        model_name(name, seed)
         for seed, pair in both.items()
-        for name, found in zip((interface, learned), pair, strict=True)
+        for name, found in zip((interface, baseline), pair, strict=True)
         if found is None
     ]
     return f"no scores by document of {', '.join(lacking)}" if 0 < len(lacking) < 2 * len(both) else ""
@@ -107,10 +106,10 @@ def _lacking(both: dict[int, tuple[Evaluation | None, ...]], interface: str, lea
 
 
 def differences(results: Results) -> Table:
-    """Each interface minus the learned one, by task: the difference, its interval, and what it is worth."""
-    learned, several = results.learned(), len(results.settings.seeds) > 1
+    """Each interface minus the baseline, by task: the difference, its interval, and what it is worth."""
+    baseline, several = results.baseline(), len(results.settings.seeds) > 1
     rows, records, sources, refused = [], [], [], []
-    for each in against_learned(results):
+    for each in against_baseline(results):
         found, row = each.row.found, each.row
         named = row.unit in ("", FRACTION, each.metric.replace("_per_", " a "))
         title = f"{results.label(each.task)}, {each.metric}{'' if named else f' ({row.unit})'}"
@@ -123,15 +122,15 @@ def differences(results: Results) -> Table:
             whole = len(each.seeds) == len(results.settings.seeds)
             cells = (
                 render.count(found.n) + ("" if whole else f" [{len(each.seeds)} of {len(results.settings.seeds)}]"),
-                shown.plus(show(found.difference)),
+                render.plus(show(found.difference)),
                 shown.interval(row),
                 part,
-                shown.probability(found.p),
-                shown.probability(row.holm),
+                render.probability(found.p),
+                render.probability(row.holm),
                 _worth(row),
             )
         rows.append((title, each.interface, *cells))
-        records.append(_record(each, learned))
+        records.append(_record(each, baseline))
         sources.append(_documents(each))
     beside = "Seeds' share" if several else "Discordant"
     over = (
@@ -140,7 +139,7 @@ def differences(results: Results) -> Table:
     return Table(
         name="differences",
         caption=(
-            f"Paired differences to {learned or 'a learned table'} on the same documents: accuracies in points, others "
+            f"Paired differences to {baseline} on the same documents: accuracies in points, others "
             f"in their unit (less is better); 95 % intervals {over}."
         ),
         header=("Benchmark, metric", "Interface", "n", "Difference", "95 % interval", beside, "p", "p, Holm", "Shown"),
@@ -176,20 +175,22 @@ def _difference_notes(results: Results, *, several: bool) -> list[str]:
             "p: McNemar's exact test for accuracies, sign flips of documents for others. Discordant: documents that "
             "one of the two alone has right."
         )
-    notes = [f"{how} Holm: corrected over the tasks of an interface; shown if at most {SIGNIFICANCE:.2f}."]
-    notes += [equivalence_sentence(results, each) for each in against_learned(results) if each.task.name in ON_PAR]
+    notes = [
+        f"{how} Holm: corrected over all rows of this table that have a test; shown if at most {SIGNIFICANCE:.2f}."
+    ]
+    notes += [equivalence_sentence(results, each) for each in against_baseline(results) if each.task.name in ON_PAR]
     return notes
 
 
 def equivalence_sentence(results: Results, each: Compared) -> str:
-    """Whether an interface is on par with the learned one on a task, by two one-sided tests."""
+    """Whether an interface is on par with the baseline on a task, by two one-sided tests."""
     p = _equivalence(each)
     start = (
-        f"{results.label(each.task)}, {each.interface} on par with {results.learned()} within {100 * MARGIN:g} points:"
+        f"{results.label(each.task)}, {each.interface} on par with {results.baseline()} within {100 * MARGIN:g} points:"
     )
     if p is None or math.isnan(p):
         return f"{start} {GAP}."
-    return f"{start} {'shown' if p <= SIGNIFICANCE else 'not shown'} (two one-sided tests, p {shown.probability(p)})."
+    return f"{start} {'shown' if p <= SIGNIFICANCE else 'not shown'} (two one-sided tests, p {render.probability(p)})."
 
 
 def _equivalence(each: Compared) -> float | None:
@@ -197,10 +198,10 @@ def _equivalence(each: Compared) -> float | None:
     return None if found is None or each.row.unit != FRACTION else seeds.equivalence(found, MARGIN)
 
 
-def _record(each: Compared, learned: str | None) -> dict[str, Any]:
+def _record(each: Compared, baseline: str) -> dict[str, Any]:
     found, row = each.row.found, each.row
     record = {"task": each.task.name, "shots": each.task.shots, "label": row.label, "metric": each.metric}
-    record |= {"interface": each.interface, "against": learned, "seeds": len(each.seeds), "unit": row.unit or None}
+    record |= {"interface": each.interface, "against": baseline, "seeds": len(each.seeds), "unit": row.unit or None}
     names = ("n", "a", "b", "difference", "low", "high", "p", "test", "only_a", "only_b", "undefined")
     record |= {name: getattr(found, name) if found else None for name in names}
     record |= {"p_holm": row.holm if found else None, "discordant_share": each.discordant if found else None}
@@ -215,7 +216,7 @@ def _record(each: Compared, learned: str | None) -> dict[str, Any]:
 
 def count_shown(results: Results) -> tuple[int, int]:
     """How many paired differences have a test, and how many of them are shown."""
-    tested = [each.row for each in against_learned(results) if each.row.found and not math.isnan(each.row.holm)]
+    tested = [each.row for each in against_baseline(results) if each.row.found and not math.isnan(each.row.holm)]
     return len(tested), sum(row.holm <= SIGNIFICANCE for row in tested)
 
 
@@ -223,10 +224,10 @@ def count_shown(results: Results) -> tuple[int, int]:
 
 
 def losses(results: Results) -> Table:
-    """How far each interface ends behind the learned one: in nats, and in tokens to the same loss."""
+    """How far each interface ends behind the baseline: in nats, and in tokens to the same loss."""
     rows, records, sources = [], [], []
-    learned = results.learned()
-    for interface in results.settings.interfaces:
+    baseline = results.baseline()
+    for interface in ranked(results):
         found = behind(results, interface)
         ends = results.runs[results.runs.interface == interface]
         values = [float(loss) for loss in ends.val_loss]
@@ -236,27 +237,27 @@ def losses(results: Results) -> Table:
         if found and math.isnan(found.gap):
             interval = "NaN"
         elif found and not math.isnan(found.low):
-            interval = f"[{', '.join(shown.plus(render.decimal(end, 3)) for end in (found.low, found.high))}]"
+            interval = f"[{', '.join(render.plus(render.decimal(end, 3)) for end in (found.low, found.high))}]"
         rows.append(
             (
                 interface,
                 render.count(len(values)),
                 render.decimal(mean, 3),
                 render.decimal(spread, 3),
-                GAP if found is None else shown.plus(render.decimal(found.gap, 3)),
+                GAP if found is None else render.plus(render.decimal(found.gap, 3)),
                 interval,
                 GAP if found is None or math.isnan(found.tokens_ratio) else render.decimal(found.tokens_ratio, 2),
             )
         )
         records.append(
             {"interface": interface, "seeds": len(values), "val_loss": mean, "seed_sd": spread}
-            | {"against": learned if found else None, "gap": found.gap if found else None}
+            | {"against": baseline if found else None, "gap": found.gap if found else None}
             | {name: getattr(found, name) if found else None for name in ("low", "high", "tokens_ratio")}
         )
         sources.append("runs/*/final.json, runs/*/metrics.jsonl" if values else "")
     return Table(
         name="losses",
-        caption=f"Held-out loss at the end, nats a token, and how far behind {learned or 'a learned table'} it is.",
+        caption=f"Held-out loss at the end, nats per token, lowest first, and how far behind {baseline} it is.",
         header=(
             "Interface",
             "Seeds",
@@ -269,34 +270,38 @@ def losses(results: Results) -> Table:
         rows=tuple(rows),
         records=tuple(records),
         notes=(
-            "Behind: loss minus that of the learned table, mean over the seeds that both have; interval: Student's, "
+            "Behind: loss minus that of the baseline, mean over the seeds that both have; interval: Student's, "
             "over seeds. Tokens, ratio: tokens that the interface took to its last loss, by those that "
-            f"{learned or 'the learned table'} took to the same loss (linear between measurements of the mean "
+            f"{baseline} took to the same loss (linear between measurements of the mean "
             f"curve); {GAP} if there is none.",
         ),
         sources=tuple(sources),
     )
 
 
+def ranked(results: Results) -> list[str]:
+    """The interfaces by their mean held-out loss, lowest first; those without one last, in the config's order."""
+    mean = results.runs.groupby("interface").val_loss.agg(lambda values: values.mean(skipna=False))
+    losses = {name: float(mean.get(name, math.nan)) for name in results.settings.interfaces}
+    return sorted(losses, key=lambda name: math.inf if math.isnan(losses[name]) else losses[name])
+
+
 def behind(results: Results, interface: str) -> Behind | None:
-    """An interface's held-out curve against the learned one's, over the seeds that ended for both; None if none has."""
-    learned = results.learned()
-    if learned is None or interface == learned or not len(results.curves):
+    """An interface's held-out curve against the baseline's, over the seeds that ended for both; None if none has."""
+    baseline = results.baseline()
+    if interface == baseline or not len(results.curves):
         return None
     ended = set(results.finals)
-    chosen = [seed for seed in results.settings.seeds if {(interface, seed), (learned, seed)} <= ended]
+    chosen = [seed for seed in results.settings.seeds if {(interface, seed), (baseline, seed)} <= ended]
     held_out = results.curves[results.curves.val_loss.notna()]
     grids = {}
-    for name in (interface, learned):
+    for name in (interface, baseline):
         rows = held_out[(held_out.interface == name) & held_out.seed.isin(chosen)]
         grids[name] = rows.pivot(index="step", columns="seed", values="val_loss").dropna()
-    steps = grids[interface].index.intersection(grids[learned].index)
+    steps = grids[interface].index.intersection(grids[baseline].index)
     if not chosen or not len(steps):
         return None
-    a, b = (grids[name].loc[steps, chosen].to_numpy().T for name in (interface, learned))
-    ends = [results.finals[name, seed].get("val_loss") for name in (interface, learned) for seed in chosen]
-    if None in ends:  # measured, and no number: an earlier one must not stand for it
-        return Behind(len(chosen), math.nan, math.nan, math.nan, math.nan)
+    a, b = (grids[name].loc[steps, chosen].to_numpy().T for name in (interface, baseline))
     return curves.behind(steps.to_numpy() * float(results.settings.train.tokens_per_step), a, b)
 
 
@@ -314,7 +319,7 @@ def against_paper(results: Results) -> Table:
                     continue
                 figure = published().get((task.name, metric, task.shots, model))
                 record = _held_against(results, task, metric, interface, figure)
-                digits = 1 if record["n"] is None or record["n"] < shown.MANY_DOCUMENTS else 2
+                digits = 1 if record["n"] is None or record["n"] < render.MANY_DOCUMENTS else 2
                 value, off, z = (
                     "" if record[key] is None else render.decimal(record[key], places)
                     for key, places in (("value", digits), ("difference", digits), ("z", 1))
@@ -324,7 +329,7 @@ def against_paper(results: Results) -> Table:
                     printed += f" ± {figure.stderr:.2f}"
                 title = f"{results.label(task)}, {metric}"
                 rows.append(
-                    (title, interface, value or GAP, printed, off and shown.plus(off), z, record["verdict"] or "")
+                    (title, interface, value or GAP, printed, off and render.plus(off), z, record["verdict"] or "")
                 )
                 records.append(record)
                 sources.append(f"eval/*/{task.name}-{task.shots}shot.json" if record["n"] else "")
@@ -350,7 +355,7 @@ def _held_against(
     results: Results, task: Task, metric: str, interface: str, figure: Published | None
 ) -> dict[str, Any]:
     scores = results.score(task, metric, interface)
-    percent = 100.0 if is_proportion(metric) else 1.0
+    percent = 100.0 if render.is_proportion(metric) else 1.0
     values = [percent * float(value) for value in scores.value]
     record: dict[str, Any] = {"task": task.name, "shots": task.shots, "metric": metric, "interface": interface}
     record |= {"paper: model": results.paper_model(interface), "seeds": len(values)}
@@ -412,7 +417,7 @@ def comparable(results: Results) -> tuple[int, int]:
 def power(results: Results) -> Table:
     """What finds a difference of the paper's size: documents with one seed, seeds with these documents."""
     rows, records, sources = [], [], []
-    for each in against_learned(results):
+    for each in against_baseline(results):
         gap = _papers_gap(results, each)
         if gap is None or each.row.unit not in (FRACTION, ""):
             continue
@@ -428,7 +433,7 @@ def power(results: Results) -> Table:
             (
                 f"{results.label(each.task)}, {each.metric}",
                 each.interface,
-                shown.plus(render.decimal(gap, 2)),
+                render.plus(render.decimal(gap, 2)),
                 render.count(n),
                 GAP if math.isnan(each.discordant) else f"{render.decimal(100 * each.discordant, 1)} %",
                 f"≥ {render.count(documents)}" if documents and least else render.count(documents),
@@ -462,8 +467,8 @@ def power(results: Results) -> Table:
 
 def _papers_gap(results: Results, each: Compared) -> float | None:
     """The paper's difference between two of its models, in points; None if it does not give both, or only about."""
-    learned = results.learned()
-    models = [results.paper_model(name) if name else None for name in (each.interface, learned)]
+    baseline = results.baseline()
+    models = [results.paper_model(name) if name else None for name in (each.interface, baseline)]
     figures = [published().get((each.task.name, each.metric, each.task.shots, model or "")) for model in models]
     if any(figure is None or figure.unit != "percent" or figure.text.startswith(APPROXIMATE) for figure in figures):
         return None
@@ -476,11 +481,11 @@ def sentence(results: Results) -> str:
     if not tested:
         return ""
     ways: dict[tuple[str, str], int] = {}
-    for each in against_learned(results):
+    for each in against_baseline(results):
         if (way := _worth(each.row)) in ("better", "worse"):
             ways[each.interface, way] = ways.get((each.interface, way), 0) + 1
     told = ", ".join(f"{interface} {way} on {n}" for (interface, way), n in ways.items())
     return (
-        f"Paired with {results.learned()} on the same documents, {beyond} of {tested} differences are beyond chance "
+        f"Paired with {results.baseline()} on the same documents, {beyond} of {tested} differences are beyond chance "
         f"after Holm's correction{f' ({told})' if told else ''}."
     )

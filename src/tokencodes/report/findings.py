@@ -12,7 +12,7 @@ from typing import Any
 
 from tokencodes.evaluate.catalogue import benchmark
 from tokencodes.report import differences, render
-from tokencodes.report.results import PAPER_MODEL, Results, is_proportion, paper_count
+from tokencodes.report.results import PAPER_MODEL, Results, paper_count
 
 CHANCE_STDERRS = 2.0
 OUTSIDE_BY_LUCK = 0.0455  # two-sided normal probability beyond CHANCE_STDERRS
@@ -79,17 +79,17 @@ def sentences(results: Results) -> list[str]:
 
 def _asked(results: Results) -> str:
     interfaces = list(results.settings.interfaces)
-    learned = results.learned()
+    baseline = results.baseline()
     counts = results.params.set_index("interface").trainable if len(results.params) else {}
-    fixed = [name for name in interfaces if counts.get(name) is not None and name != learned]
+    fixed = [name for name in interfaces if counts.get(name) is not None and name != baseline]
     seeds = len(results.settings.seeds)
     each = f"; each trained with {seeds} seeds" if seeds > 1 else ""
     less = ""
-    if learned is not None and counts.get(learned) is not None and fixed:
-        saved = counts[learned] - min(counts[name] for name in fixed)
+    if results.settings.interfaces[baseline].kind == "table" and counts.get(baseline) is not None and fixed:
+        saved = counts[baseline] - min(counts[name] for name in fixed)
         less = (
-            f"; without the table {saved:,} of {counts[learned]:,} trainable parameters "
-            f"({saved / counts[learned]:.2%}) are gone"
+            f"; without the table {saved:,} of {counts[baseline]:,} trainable parameters "
+            f"({saved / counts[baseline]:.2%}) are gone"
         )
     return (
         f"Asked: does a language model need a trainable input row for each token? {len(interfaces)} "
@@ -135,7 +135,7 @@ def _trained(results: Results) -> str:
 
 
 def _behind(results: Results) -> str:
-    """How far the other interfaces end behind the learned one; nothing for many, or where it is not known."""
+    """How far the other interfaces end behind the baseline; nothing for many, or where it is not known."""
     parts = []
     for interface in results.settings.interfaces:
         found = differences.behind(results, interface)
@@ -149,7 +149,9 @@ def _behind(results: Results) -> str:
 
 def _scored(results: Results) -> str:
     every = [row for row in headline(results) if not math.isnan(row["chance"])]
-    scores = [row for row in every if not any(math.isnan(row[k]) for k in ("value", "stderr"))]
+    # A standard error of 0 measures no distance: such a score counts only where it is chance itself.
+    scores = [row for row in every if row["stderr"] > 0 or (row["stderr"] == 0 and row["value"] == row["chance"])]
+    scores = [row for row in scores if not math.isnan(row["value"])]
     if not scores:
         said = "Scored: no benchmark with a chance level has been scored yet."
     else:
@@ -166,7 +168,11 @@ def _scored(results: Results) -> str:
                 f"{len(outside) - above} below are more than {CHANCE_STDERRS:g} standard errors away from it (luck "
                 f"alone would put about {OUTSIDE_BY_LUCK * len(scores):.1f} there)"
             )
-        said += f"; {len(every) - len(scores)} more are no number." if len(every) > len(scores) else "."
+        said += (
+            f"; {len(every) - len(scores)} more have no value or no standard error."
+            if len(every) > len(scores)
+            else "."
+        )
     return " ".join(part for part in (said, differences.sentence(results), _size(results)) if part)
 
 
@@ -222,7 +228,7 @@ def alternatives(results: Results) -> dict[str, str]:
     scores = []
     for task in results.settings.evaluate.tasks:
         metric = results.metrics(task)[0]
-        factor = 100.0 if is_proportion(metric) else 1.0
+        factor = 100.0 if render.is_proportion(metric) else 1.0
         for interface in results.settings.interfaces:
             values = [factor * float(v) for v in results.score(task, metric, interface).value]
             shown = render.decimal(math.fsum(values) / len(values) if values else None, 2)
@@ -243,11 +249,11 @@ def alternatives(results: Results) -> dict[str, str]:
 def _differences(results: Results) -> str:
     gaps = [
         f"{each.interface} {results.label(each.task)} {render.decimal(100 * each.row.found.difference, 1)}"
-        for each in differences.against_learned(results)
-        if each.row.found is not None and is_proportion(each.metric)
+        for each in differences.against_baseline(results)
+        if each.row.found is not None and render.is_proportion(each.metric)
     ]
     return (
-        f"Accuracy minus that of {results.learned()} in points, with 95 % intervals: {'; '.join(gaps) or 'no result'}."
+        f"Accuracy minus that of {results.baseline()} in points, with 95 % intervals: {'; '.join(gaps) or 'no result'}."
     )
 
 

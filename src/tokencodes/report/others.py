@@ -4,7 +4,6 @@ references.{csv,md,tex} and, for a terminal, references.txt. Values are read fro
 two kinds of models stand in columns of their own, and a reference's column says what it is.
 """
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from tokencodes.errors import UserError
 from tokencodes.evaluate.catalogue import CORPUS_TASK, benchmark, label, letters_note
 from tokencodes.evaluate.spec import Task
 from tokencodes.files import read_json, write_text
-from tokencodes.report import findings, render
+from tokencodes.report import render
 from tokencodes.report.render import GAP, Table
 
 FORMATS = {"csv": render.to_csv, "md": render.to_markdown, "tex": render.to_latex}
 WIDTH = 100  # columns of references.txt
-MANY_DOCUMENTS = 1000  # from here on a second decimal of a percentage means something
 
 
 def write(settings: Config, results_dir: Path, out: Path) -> None:
@@ -119,11 +117,7 @@ def _metrics(task: Task, there: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _shown(metric: str, value: float | None, n: int) -> str:
-    if value is None or math.isnan(value):
-        return "NaN"
-    if findings.is_proportion(metric):
-        return render.decimal(100 * value, 2 if n >= MANY_DOCUMENTS else 1)
-    return render.millions(value) if abs(value) >= render.MILLION else render.decimal(value, render.digits_of(value))
+    return "NaN" if value is None else render.metric_format(metric, value, n)(value)
 
 
 def _cell(metric: str, cell: dict[str, Any] | None, result: dict[str, Any] | None) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 import textwrap
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +83,50 @@ def digits_of(value: float) -> int:
     """Decimals that show about four significant digits of a perplexity."""
     size = abs(value)
     return 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
+
+
+MANY_DOCUMENTS = 1000  # from here on a standard error is below 1.6 points, and a second decimal means something
+STEADY = ("bits_per_byte", "validation_loss")  # metrics that always have three decimals
+
+
+def score_format(like: float, n: int, *, proportion: bool) -> Callable[[float | None], str]:
+    """How scores near `like` of n documents are shown: proportions in percent, others with the decimals of `like`."""
+    if proportion:
+        digits = 2 if n >= MANY_DOCUMENTS else 1
+        return lambda score: decimal(None if score is None else 100 * score, digits)
+    if abs(like) >= MILLION:
+        return millions
+    return lambda score: decimal(score, digits_of(like))
+
+
+def metric_format(metric: str, like: float, n: int) -> Callable[[float | None], str]:
+    """`score_format` of a metric by its name."""
+    return score_format(0.0 if metric in STEADY else like, n, proportion=is_proportion(metric))
+
+
+def plus(shown: str) -> str:
+    """A difference with its sign; zero, a gap and NaN have none."""
+    return shown if shown[0] in "−N–" or not float(shown.replace(",", "")) else f"+{shown}"
+
+
+def bounds(shown_low: str, shown_high: str) -> str:
+    """[low, high] of an interval, each with its sign."""
+    return f"[{plus(shown_low)}, {plus(shown_high)}]"
+
+
+LEAST_P = 0.0001  # a smaller p is shown as being so
+
+
+def probability(p: float) -> str:
+    """0.032; <0.0001; NaN."""
+    if math.isnan(p):
+        return "NaN"
+    return f"<{LEAST_P}" if p < LEAST_P else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def is_proportion(metric: str) -> bool:
+    """Whether a metric is a share of documents, shown in percent."""
+    return metric.startswith("acc") or metric in ("exact_match", "f1")
 
 
 # ---------------------------------------------------------------------- text

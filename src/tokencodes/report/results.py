@@ -8,14 +8,13 @@ its hash, so that each number can be followed to its file.
 import csv
 import functools
 import hashlib
-import itertools
 import json
 import math
 import operator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,10 +22,16 @@ import pandas as pd
 from tokencodes.analysis import pairing
 from tokencodes.analysis.pairing import Evaluation
 from tokencodes.config import Config
+from tokencodes.data.manifest import TIMING, ShardTiming, StoreManifest
 from tokencodes.errors import UserError
 from tokencodes.evaluate.catalogue import benchmark
 from tokencodes.evaluate.catalogue import label as benchmark_label
 from tokencodes.evaluate.spec import Task
+from tokencodes.layout import model_name
+from tokencodes.model.shape import Params
+from tokencodes.records import Record
+from tokencodes.train.final import Final
+from tokencodes.validate.validation import Validation
 
 PARAMETERS = ("trainable", "input", "head", "backbone", "buffers")
 REMAKE = "delete it and run the stage that writes it again"
@@ -76,11 +81,6 @@ PAPER_BUDGET = 0.9  # of the paper's training tokens, or as much above them, is 
 REFERENCE = "src/tokencodes/report/published.csv"  # where a reader finds the paper's figures, each with its source
 
 
-def is_proportion(metric: str) -> bool:
-    """Whether a metric is a share of documents, shown in percent."""
-    return metric.startswith("acc") or metric in ("exact_match", "f1")
-
-
 @dataclass(frozen=True, eq=False)
 class Results:
     """What results/<name>/ holds.
@@ -90,7 +90,8 @@ class Results:
     step, loss, val_loss (NaN where not measured). evaluations: one row an evaluation file. scores: one row a metric of
     one: interface, seed, task, shots, metric, value, stderr, chance, n, path. documents: scores by document, by
     (interface, seed, task, shots). checks: interface, seed, name, passed, detail, path. store: the data store's
-    manifest. timings: what preparing a shard took (TIMING), by its name. finals: final.json by (interface, seed).
+    manifest. timings: what preparing a shard took (TIMED), by its name. finals: what final.json holds by
+    (interface, seed).
     files: SHA-256 by path relative to `root`. A table without a file behind it is empty.
     """
 
@@ -112,10 +113,9 @@ class Results:
         """(interface, seed) of each model that the config asks for, in its order."""
         return [(interface, seed) for interface in self.settings.interfaces for seed in self.settings.seeds]
 
-    def learned(self) -> str | None:
-        """The interface that the others are measured against: the first with a trainable table."""
-        tables = [name for name, interface in self.settings.interfaces.items() if interface.kind == "table"]
-        return tables[0] if tables else None
+    def baseline(self) -> str:
+        """The interface that the others are compared with: `display.baseline`, else `learned`, else the first."""
+        return self.settings.display.baseline_of(list(self.settings.interfaces))
 
     def evaluation(self, interface: str, seed: int, task: Task) -> Evaluation | None:
         """Scores by document of one model on one task; None if they are not there."""
@@ -185,6 +185,9 @@ class Results:
         return {}
 
 
+Kind = TypeVar("Kind", bound=Record)
+
+
 class _Reader:
     """Reads files below `root` and remembers their hashes; a damaged one is a UserError that names it."""
 
@@ -203,6 +206,10 @@ class _Reader:
     def object(self, relative: str) -> dict[str, Any] | None:
         content = self.bytes(relative)
         return None if content is None else self.parse(content, relative)
+
+    def record(self, kind: type[Kind], relative: str) -> Kind | None:
+        """The record at a path; None if there is none."""
+        return None if self.bytes(relative) is None else kind.read(self.root / relative)
 
     def journal(self, relative: str, final: dict[str, Any] | None, *, whole: bool) -> list[tuple[int, float, float]]:
         """(step, loss, held-out loss) of each line, or of those that have a held-out loss; NaN if not measured.
@@ -272,23 +279,11 @@ class _Reader:
             raise UserError(f"{self.root / where}: {'.'.join(keys)} is {found!r}, not a count; {REMAKE}")
         return found
 
-    def counts(self, value: Any, where: str, *keys: str) -> list[int]:
-        """The list of counts at `keys`."""
-        found = self.get(value, where, *keys)
-        if not isinstance(found, list) or any(type(n) is not int or n < 0 for n in found):
-            raise UserError(f"{self.root / where}: {'.'.join(keys)} is not a list of counts; {REMAKE}")
-        return found
-
     def same(self, value: dict[str, Any], where: str, **expected: Any) -> None:
         """Refuse a file that is about something else than its path says."""
         for key, wanted in expected.items():
             if (found := self.get(value, where, key)) != wanted:
                 raise UserError(f"{self.root / where}: {key} is {found!r}, not {wanted!r} as its path says; {REMAKE}")
-
-
-def run_name(interface: str, seed: int) -> str:
-    """The folder name of one model."""
-    return f"{interface}-s{seed}"
 
 
 def read(settings: Config, root: Path | str, *, with_curves: bool = True) -> Results:
@@ -338,94 +333,25 @@ def _frame(rows: list[dict[str, Any]], *columns: str) -> pd.DataFrame:
 
 
 def _read_params(reader: _Reader, settings: Config) -> list[dict[str, Any]]:
-    where = "params.json"
-    content = reader.object(where)
-    if content is None:
-        return []
-    interfaces = reader.get(content, where, "interfaces")
-    return [
-        {"interface": name, **{part: reader.count(content, where, "interfaces", name, part) for part in PARAMETERS}}
-        for name in settings.interfaces
-        if name in interfaces
-    ]
+    record = reader.record(Params, "params.json")
+    counts = record.interfaces if record else {}
+    return [{"interface": name, **counts[name].model_dump()} for name in settings.interfaces if name in counts]
 
 
 STORE = "data/store/manifest.json"
-TIMING = ("wall_s", "cpu_s", "encode_cpu_s", "encoded_bytes", "encoded_tokens")
+TIMED = ("wall_s", "cpu_s", "encode_cpu_s", "encoded_bytes", "encoded_tokens")
 
 
 def _read_store(reader: _Reader) -> dict[str, Any] | None:
-    content = reader.object(STORE)
-    if content is None:
-        return None
-    _check_documents(reader, content, STORE)
-    for key in ("unigram_entropy", "unigram_cross_entropy"):
-        content[key] = reader.number(content, STORE, key)
-    shards = reader.get(content, STORE, "shards")
-    if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
-        raise UserError(f"{reader.root / STORE}: shards is not a list of shards; {REMAKE}")
-    for position, shard in enumerate(shards, start=1):
-        where = f"{STORE} shard {position}"
-        name = reader.get(shard, where, "name")
-        if not isinstance(name, str) or name != Path(name).name or name in ("", ".."):
-            raise UserError(f"{reader.root / where}: name is {name!r}, not the name of a folder; {REMAKE}")
-        _check_documents(reader, shard, where)
-    _check_lengths(reader, content)
-    return content
-
-
-def _check_documents(reader: _Reader, content: dict[str, Any], where: str) -> None:
-    """Counts of documents and tokens, of the store or of one shard."""
-    for key in ("rows_in", "kept", "tokens"):
-        reader.count(content, where, key)
-    for split in ("train", "validation"):
-        for key in ("documents", "tokens"):
-            reader.count(content, where, split, key)
-    for key in {"characters", "bytes"} & content.keys():
-        reader.count(content, where, key)
-    dropped = reader.get(content, where, "dropped")
-    if not isinstance(dropped, dict):
-        raise UserError(f"{reader.root / where}: dropped is {dropped!r}, not counts by reason; {REMAKE}")
-    for reason in dropped:
-        reader.count(content, where, "dropped", reason)
-    if content["rows_in"] != content["kept"] + sum(dropped.values()):
-        raise UserError(
-            f"{reader.root / where}: {content['rows_in']} documents in is not {content['kept']} kept + "
-            f"{sum(dropped.values())} dropped; {REMAKE}"
-        )
-
-
-def _check_lengths(reader: _Reader, content: dict[str, Any]) -> None:
-    """The histogram of lengths, where there is one; None stands for none."""
-    if content.setdefault("lengths", None) is None:
-        return
-    edges = reader.counts(content, STORE, "lengths", "edges")
-    if len(edges) < 2 or any(low >= high for low, high in itertools.pairwise(edges)):
-        raise UserError(f"{reader.root / STORE}: lengths.edges do not rise; {REMAKE}")
-    for fate, documents in (("kept", content["kept"]), ("too_few_tokens", content["dropped"].get("too_few_tokens", 0))):
-        found = reader.counts(content, STORE, "lengths", fate)
-        if len(found) != len(edges) - 1 or sum(found) != documents:
-            raise UserError(
-                f"{reader.root / STORE}: lengths.{fate} counts {sum(found)} documents between {len(found) + 1} edges, "
-                f"not {documents} between {len(edges)}; {REMAKE}"
-            )
+    record = reader.record(StoreManifest, STORE)
+    return None if record is None else record.model_dump()
 
 
 def _read_timings(reader: _Reader, store: dict[str, Any] | None) -> dict[str, dict[str, float]]:
-    """What is there of it: a store that was copied, or is from before it was measured, has none."""
-    timings = {}
-    for shard in (store or {"shards": []})["shards"]:
-        where = f"{Path(STORE).parent}/{shard['name']}/timing.json"
-        content = reader.object(where)
-        if content is None:
-            continue
-        timings[shard["name"]] = {key: reader.number(content, where, key) for key in TIMING}
-        for key in ("encoded_bytes", "encoded_tokens"):
-            reader.count(content, where, key)
-        for key, value in timings[shard["name"]].items():
-            if not 0 <= value < math.inf:
-                raise UserError(f"{reader.root / where}: {key} is {content[key]!r}, not an amount; {REMAKE}")
-    return timings
+    """Those that exist: a store that was copied may have none."""
+    names = [shard["name"] for shard in (store or {"shards": []})["shards"]]
+    records = {name: reader.record(ShardTiming, f"{Path(STORE).parent}/{name}/{TIMING}") for name in names}
+    return {name: record.model_dump(include=set(TIMED)) for name, record in records.items() if record}
 
 
 _CURVE = ("interface", "seed", "step", "loss", "val_loss")
@@ -435,17 +361,14 @@ _FINAL = ("tokens", "train_loss", "val_loss", "unigram_entropy", "unigram_cross_
 def _read_run(
     reader: _Reader, interface: str, seed: int, finals: dict, runs: list, curves: list, *, with_curves: bool
 ) -> None:
-    where = f"runs/{run_name(interface, seed)}/final.json"
-    final = reader.object(where)
+    where = f"runs/{model_name(interface, seed)}/final.json"
+    record = reader.record(Final, where)
+    final = None if record is None else record.model_dump()
     if final is not None:
         reader.same(final, where, interface=interface, seed=seed)
         finals[interface, seed] = final
-        runs.append(
-            {"interface": interface, "seed": seed, "step": reader.count(final, where, "step")}
-            | {key: reader.number(final, where, key) for key in _FINAL}
-            | {"path": where}
-        )
-    where = f"runs/{run_name(interface, seed)}/metrics.jsonl"
+        runs.append({key: final[key] for key in ("interface", "seed", "step", *_FINAL)} | {"path": where})
+    where = f"runs/{model_name(interface, seed)}/metrics.jsonl"
     if points := reader.journal(where, final, whole=with_curves):
         frame = pd.DataFrame(points, columns=["step", "loss", "val_loss"])
         frame.insert(0, "interface", interface)
@@ -454,22 +377,13 @@ def _read_run(
 
 
 def _read_checks(reader: _Reader, interface: str, seed: int, checks: list) -> None:
-    where = f"validation/{run_name(interface, seed)}.json"
-    content = reader.object(where)
-    if content is None:
+    where = f"validation/{model_name(interface, seed)}.json"
+    record = reader.record(Validation, where)
+    if record is None:
         return
-    for position, check in enumerate(reader.get(content, where, "checks")):
-        place = f"{where} check {position + 1}"
-        checks.append(
-            {
-                "interface": interface,
-                "seed": seed,
-                "name": str(reader.get(check, place, "name")),
-                "passed": reader.get(check, place, "passed") is True,
-                "detail": str(reader.get(check, place, "detail")),
-                "path": where,
-            }
-        )
+    reader.same(record.model_dump(), where, model=model_name(interface, seed))
+    for check in record.checks:
+        checks.append({"interface": interface, "seed": seed, **check.model_dump(), "path": where})
 
 
 def _check_means(reader: _Reader, content: dict[str, Any], where: str, columns: dict[str, np.ndarray]) -> None:
@@ -489,7 +403,7 @@ def _check_means(reader: _Reader, content: dict[str, Any], where: str, columns: 
 def _read_evaluation(
     reader: _Reader, interface: str, seed: int, task: Task, evaluations: list, scores: list, documents: dict
 ) -> None:
-    where = f"eval/{run_name(interface, seed)}/{task.name}-{task.shots}shot.json"
+    where = f"eval/{model_name(interface, seed)}/{task.name}-{task.shots}shot.json"
     content = reader.object(where)
     if content is None:
         return

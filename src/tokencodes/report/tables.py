@@ -16,9 +16,10 @@ from tokencodes.config import Config
 from tokencodes.evaluate.catalogue import letters_note
 from tokencodes.evaluate.spec import Task
 from tokencodes.files import write_text
+from tokencodes.layout import model_name
 from tokencodes.report import differences, findings, render
 from tokencodes.report.render import GAP, Table
-from tokencodes.report.results import PARAMETERS, REFERENCE, Published, Results, paper_count, published, read, run_name
+from tokencodes.report.results import PARAMETERS, REFERENCE, Published, Results, paper_count, published, read
 
 NAMES = ("accounting", "results", "differences", "paper", "power", "losses", "training", "data", "lengths")
 FORMATS: dict[str, Callable[[Table], str]] = {
@@ -27,7 +28,6 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "tex": render.to_latex,
 }
 SUMMARY_WIDTH = 100  # columns of summary.txt
-MANY_DOCUMENTS = 1000  # from here on a standard error is below 1.6 points, and a second decimal means something
 
 
 def write(settings: Config, results_dir: Path | str) -> None:
@@ -60,10 +60,10 @@ def all_tables(results: Results) -> dict[str, Table]:
 
 
 def accounting(results: Results) -> Table:
-    """Table 1: parameters by part, stored values, and the difference to the interface with a trainable table."""
+    """Table 1: parameters by part, stored values, and the difference to the baseline."""
     counts = {row["interface"]: row for row in results.params.to_dict("records")}
-    learned = results.learned()
-    whole = counts[learned]["trainable"] if learned in counts else None
+    baseline = results.baseline()
+    whole = counts[baseline]["trainable"] if baseline in counts else None
     rows, records, sources = [], [], []
     for interface in results.settings.interfaces:
         row = counts.get(interface)
@@ -90,7 +90,6 @@ def accounting(results: Results) -> Table:
     notes = ["Stored values are buffers (the code book of a fixed interface): kept with the model, never trained."]
     if paper:
         notes.append(f"Trainable parameters of the paper's models, at its size: {paper}.")
-    against = learned or "a learned table"
     return Table(
         name="accounting",
         caption="Parameters by interface: trainable, and of these input, head and backbone; values stored untrained.",
@@ -101,7 +100,7 @@ def accounting(results: Results) -> Table:
             "Head",
             "Backbone",
             "Stored values",
-            f"Against {against}",
+            f"Against {baseline}",
             "In percent",
         ),
         rows=tuple(rows),
@@ -137,7 +136,7 @@ def comparison(results: Results, *, brief: bool = False) -> Table:
                 (
                     f"{results.label(task)}, {metric}",
                     GAP if not n else f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,}–{n[-1]:,}",
-                    _shower(metric, chances[0], n[-1])(chances[0]) if chances else "",
+                    render.metric_format(metric, chances[0], n[-1])(chances[0]) if chances else "",
                     *(_cell(results, metric, list(scored[name].itertuples())) for name in interfaces),
                     *(_printed(printed[model]) for model in models),
                 )
@@ -208,23 +207,12 @@ def truncated(results: Results) -> str:
     return f"Contexts longer than the model's were cut from the left: {', '.join(said)}." if said else ""
 
 
-def _shower(metric: str, value: float, n: int) -> Callable[[float | None], str]:
-    """How scores like `value` are shown: accuracies in percent, all with the decimals that suit this one."""
-    if findings.is_proportion(metric):
-        digits = 2 if n >= MANY_DOCUMENTS else 1
-        return lambda score: render.decimal(None if score is None else 100 * score, digits)
-    if abs(value) >= render.MILLION:
-        return lambda score: render.millions(score)
-    digits = 3 if metric in ("bits_per_byte", "validation_loss") else render.digits_of(value)
-    return lambda score: render.decimal(score, digits)
-
-
 def _cell(results: Results, metric: str, rows: list[Any]) -> str:
     """value +- standard error for one seed; mean (least-greatest) for several, and how many of them are there."""
     if not rows:
         return GAP
     values = [float(row.value) for row in rows]
-    show = _shower(metric, values[0], int(rows[0].n))
+    show = render.metric_format(metric, values[0], int(rows[0].n))
     expected = len(results.settings.seeds)
     if expected == 1:
         stderr = float(rows[0].stderr)
@@ -265,7 +253,7 @@ def _record(results: Results, task: Task, metric: str, interface: str, rows: lis
         "n": int(rows[0].n) if rows else None,
         "baseline": chance,
         "baseline_kind": "chance" if chance is not None else None,
-        "unit": "fraction" if findings.is_proportion(metric) else metric,
+        "unit": "fraction" if render.is_proportion(metric) else metric,
         "paper: model": model if figure else None,
         "paper: value": figure.value if figure else None,
         "paper: stderr": figure.stderr if figure else None,
@@ -285,7 +273,7 @@ def _loss_row(
     for interface in results.settings.interfaces:
         runs = results.runs[results.runs.interface == interface]
         values = [transform(float(loss)) for loss in runs.val_loss]
-        cells.append(_over_seeds(values, expected, _shower(metric, values[0], 0)) if values else GAP)
+        cells.append(_over_seeds(values, expected, render.metric_format(metric, values[0], 0)) if values else GAP)
         paths += list(runs.path)
         records.append(
             {
@@ -303,7 +291,7 @@ def _loss_row(
                 "files": pattern(results, runs.path) or None,
             }
         )
-    shown = GAP if baseline is None else _shower(metric, baseline, 0)(baseline)
+    shown = GAP if baseline is None else render.metric_format(metric, baseline, 0)(baseline)
     return (title, "", shown, *cells), records, pattern(results, paths)
 
 
@@ -468,7 +456,7 @@ def training(results: Results) -> Table:
         losses = [None if run is None else run[key] for key in _LOSS_COLUMNS]
         rows.append(
             (
-                run_name(interface, seed),
+                model_name(interface, seed),
                 render.count(run["step"] if run else None),
                 render.count(int(run["tokens"]) if run else None),
                 *(render.decimal(loss, 3) for loss in losses),
