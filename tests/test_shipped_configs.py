@@ -7,6 +7,7 @@ import pytest
 
 from tokencodes import config
 from tokencodes.evaluate import packaged
+from tokencodes.yamlfile import read_yaml
 
 SHIPPED = ("quickstart", "references", "paper", "controls")
 
@@ -17,7 +18,7 @@ def path(request, root):
 
 
 def test_every_key_is_spelled_out(path):
-    assert config.read_yaml(path) == config.load(path).model_dump(mode="json")
+    assert read_yaml(path) == config.load(path).model_dump(mode="json")
 
 
 def test_the_folder_holds_no_other_configs(root):
@@ -132,4 +133,4 @@ def test_the_schema_is_a_schema_that_the_files_meet(root, path):
 
     schema = json.loads((root / "config/schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(config.read_yaml(path), schema)
+    jsonschema.validate(read_yaml(path), schema)

@@ -100,7 +100,8 @@ def params(
     On the meta device: no memory is taken."""
     from tokencodes.model import accounting
 
-    accounting.command(_load(config), as_json=as_json, out=out)
+    settings = _load(config)
+    accounting.command(settings.interfaces, settings.model, as_json=as_json, out=out)
 
 
 @app.command()
@@ -240,8 +241,8 @@ def train(
     """Train one model.
 
     Alone or under torchrun. Started again, it continues from the newest checkpoint."""
-    from tokencodes.config import load_run
     from tokencodes.train import loop
+    from tokencodes.train.spec import load_run
 
     loop.train(load_run(run), store, out, codes_file=codes, time_budget_min=time_budget)
 

@@ -28,6 +28,7 @@ from tokencodes.files import read_json, sha256_file
 from tokencodes.model.origin import Origin
 from tokencodes.spec import parse
 from tokencodes.validate import checks
+from tokencodes.yamlfile import dump
 
 SMOLLM2 = "smollm2_135m_instruct_q4"
 TOLERANCE = 1e-3  # nats
@@ -45,7 +46,7 @@ def smollm2(settings: config.Config, tmp_path_factory: pytest.TempPathFactory) -
     """As a user gets it: without the packages that are for developers alone."""
     folder = tmp_path_factory.mktemp("references") / SMOLLM2
     file = folder.with_name("config.yaml")
-    file.write_text(config.dump(settings))
+    file.write_text(dump(settings))
     line = ["reference", "--config", str(file), "--name", SMOLLM2, "--out", str(folder)]
     done = subprocess.run(
         [sys.executable, "-m", "tokencodes.cli", *line],

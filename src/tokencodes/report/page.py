@@ -17,7 +17,6 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from tokencodes import config
 from tokencodes.config import Config
 from tokencodes.data import listing
 from tokencodes.errors import UserError
@@ -27,6 +26,7 @@ from tokencodes.layout import Layout, model_name
 from tokencodes.report import differences, findings, render, tables
 from tokencodes.report.render import GAP, Table
 from tokencodes.report.results import Results, read
+from tokencodes.yamlfile import dump
 
 SECTIONS = (
     ("found", "What was asked and found"),
@@ -73,7 +73,7 @@ def html(results: Results) -> str:
         checks=findings.checks(results),
         versions=versions(results),
         hashes=hashes(results),
-        config=config.dump(settings).strip(),
+        config=dump(settings).strip(),
         files=results.files,
         example=model_name(*results.models()[0]),
         commands=commands(results),
