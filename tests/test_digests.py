@@ -28,9 +28,11 @@ WHY = {
     "evaluate.catalogue": "metric, chance and label of a benchmark",
     "evaluate.corpus": "scores of the held-out documents",
     "evaluate.engine": "log-likelihoods of answers",
+    "evaluate.harness": "metrics, chance and scores by document, from the harness' samples",
     "evaluate.references": "weights and tokenizer of others' models",
     "evaluate.rows": "how requests become rows of tokens",
     "evaluate.run": "what is scored, and how documents become a score",
+    "evaluate.taskdata": "which data a task reads",
     "evaluate.tasks": "prompts and answers, by the harness",
     "interfaces.codes": "which code a token has, and whether it is the one that was made",
     "interfaces.form": "what a model has to know of its input",
@@ -78,9 +80,12 @@ STAGES = {
     "run": (
         *("data.store", "interfaces.form", "interfaces.module"),
         *("model.hf", "model.hf_config", "model.transformer", "model.weights"),
-        *(f"evaluate.{name}" for name in ("benchmarks", "catalogue", "corpus", "engine", "rows", "run", "tasks")),
+        *(
+            f"evaluate.{name}"
+            for name in ("catalogue", "corpus", "engine", "harness", "rows", "run", "taskdata", "tasks")
+        ),
     ),
-    "benchmarks": ("evaluate.benchmarks", "evaluate.catalogue"),
+    "benchmarks": ("evaluate.benchmarks", "evaluate.catalogue", "evaluate.taskdata"),
     "references": (
         *(*EXPORT, "model.weights", "data.pieces", "data.tokenizer", "evaluate.references"),
         *("train.checkpoint", "train.export", "train.importing"),
