@@ -55,7 +55,7 @@ def prepare(root: Path, models: list[str], tasks: list[str]) -> None:
     value = yaml.safe_load((Path(__file__).parent.parent / "config/references.yaml").read_text())
     value["evaluate"]["tasks"] = [{"name": task} for task in tasks]
     settings = parse(config.Config, value, "references.yaml")
-    benchmarks.fetch(settings, root / "benchmarks")
+    benchmarks.fetch(settings.evaluate, settings.cache, root / "benchmarks")
     for name in models:
         if name == "smollm2":
             references.fetch(settings, "smollm2_135m_instruct_q4", root / name)
@@ -73,12 +73,12 @@ def worker(root: Path, model_name: str, task_name: str, batch_size: int, documen
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from tokencodes.evaluate import tasks
-    from tokencodes.evaluate.benchmarks import Data
+    from tokencodes.evaluate.taskdata import TaskData
 
     torch.set_num_threads(1)
     tasks.quiet()
     with tempfile.TemporaryDirectory() as scratch:
-        data = Data(root / "benchmarks" / task_name, "", None)
+        data = TaskData(root / "benchmarks" / task_name, "", None)
         task = tasks.load(task_name, 0, data, Path(scratch))["tasks"][task_name]
         task.build_all_requests(limit=documents)
     tokenizer = AutoTokenizer.from_pretrained(root / model_name)

@@ -26,11 +26,11 @@ from pathlib import Path
 
 import psutil
 
-from tokencodes import config
 from tokencodes.errors import EXIT_STOPPED_EARLY
 from tokencodes.spec import parse
 from tokencodes.train import checkpoint
-from tokencodes.train.spec import Run
+from tokencodes.train.spec import Run, load_run
+from tokencodes.yamlfile import dump
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGKILL)
 BUDGET = ("--time-budget", "0.001")  # minutes: over when the first step is done
@@ -140,14 +140,14 @@ def main() -> int:
     parser.add_argument("--checkpoint-every", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    value = config.load_run(args.run).model_dump(mode="json")
+    value = load_run(args.run).model_dump(mode="json")
     train = value["train"]
     train.update(max_steps=args.steps, checkpoint_every=args.checkpoint_every, on_code_change="refuse", log_every=100)
     if args.ranks != train["n_gpus"]:
         train.update(n_gpus=args.ranks, micro_batch_size=train["micro_batch_size"] * train["n_gpus"] // args.ranks)
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     run = folder / "run.yaml"
-    run.write_text(config.dump(parse(Run, value, "the soak's run")))
+    run.write_text(dump(parse(Run, value, "the soak's run")))
 
     def start(out: Path) -> list[str]:
         return command(run, args.store, out, args.ranks)

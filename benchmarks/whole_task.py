@@ -28,8 +28,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluate import MAX_BATCH_TOKENS, prepare
 from tokencodes.evaluate import tasks
-from tokencodes.evaluate.benchmarks import Data
 from tokencodes.evaluate.engine import Engine
+from tokencodes.evaluate.taskdata import TaskData
 
 BLOCK = 48  # documents between two writes
 PUBLISHED = {"hellaswag": ("acc_norm", 0.409)}  # the card of HuggingFaceTB/SmolLM2-135M-Instruct
@@ -74,7 +74,7 @@ def main() -> None:
     if not sources.exists():
         prepare(sources, ["smollm2"], [args.task])
     with tempfile.TemporaryDirectory() as scratch:
-        data = Data(sources / "benchmarks" / args.task, "", None)
+        data = TaskData(sources / "benchmarks" / args.task, "", None)
         task = tasks.load(args.task, 0, data, Path(scratch))["tasks"][args.task]
         task.build_all_requests()
     documents = list(task.eval_docs)

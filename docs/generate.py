@@ -21,6 +21,7 @@ from typer.main import get_command
 from tokencodes import cli, config
 from tokencodes.data.listing import Listing
 from tokencodes.data.manifest import ShardManifest, ShardTiming, StoreManifest, TokenizerManifest
+from tokencodes.evaluate.manifest import BenchmarksManifest
 from tokencodes.evaluate.scores import Scores
 from tokencodes.interfaces.codes import CodesRecord
 from tokencodes.model.origin import Origin
@@ -40,6 +41,7 @@ RECORDS: dict[str, type[Record]] = {
     "data/store/<shard>/manifest.json": ShardManifest,
     "data/store/<shard>/timing.json": ShardTiming,
     "data/store/manifest.json": StoreManifest,
+    "data/benchmarks/<task>/manifest.json": BenchmarksManifest,
     "codes/<interface>.json": CodesRecord,
     "runs/<interface>-s<seed>/final.json": Final,
     "models/<model>/tokencodes.json": Origin,

@@ -13,11 +13,12 @@ from tokencodes.data.spec import Expected, data_digest
 from tokencodes.errors import UserError
 from tokencodes.spec import parse
 from tokencodes.train.spec import Run
+from tokencodes.yamlfile import dump, read_yaml
 
 
 @pytest.fixture(scope="module")
 def raw(root):
-    return config.read_yaml(root / "config/quickstart.yaml")
+    return read_yaml(root / "config/quickstart.yaml")
 
 
 def problems(value) -> list[str]:
@@ -45,12 +46,12 @@ DELETE = object()
 @pytest.mark.parametrize("name", ["quickstart", "paper", "controls"])
 def test_shipped_files_are_valid_and_spell_out_every_key(root, name):
     path = root / f"config/{name}.yaml"
-    assert config.load(path).model_dump(mode="json") == config.read_yaml(path)
+    assert config.load(path).model_dump(mode="json") == read_yaml(path)
 
 
 def test_the_resolved_config_reads_back_as_itself(root, tmp_path):
     settings = config.load(root / "config/paper.yaml")
-    (tmp_path / "x.yaml").write_text(config.dump(settings))
+    (tmp_path / "x.yaml").write_text(dump(settings))
     assert config.load(tmp_path / "x.yaml") == settings
 
 
@@ -219,7 +220,7 @@ def test_a_path_that_cannot_serve_is_one_line(root, tmp_path, capsys):
 
 def test_numbers_in_scientific_notation_are_numbers(raw, tmp_path):
     (tmp_path / "x.yaml").write_text("a: 1e-5\nb: 1.5e-4\nc: 3E4\nd: 1e5x\n")
-    assert config.read_yaml(tmp_path / "x.yaml") == {"a": 1e-5, "b": 1.5e-4, "c": 3e4, "d": "1e5x"}
+    assert read_yaml(tmp_path / "x.yaml") == {"a": 1e-5, "b": 1.5e-4, "c": 3e4, "d": "1e5x"}
 
 
 def test_schema_is_printed(capsys):

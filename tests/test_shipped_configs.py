@@ -6,7 +6,8 @@ import re
 import pytest
 
 from tokencodes import config
-from tokencodes.evaluate import benchmarks
+from tokencodes.evaluate import packaged
+from tokencodes.yamlfile import read_yaml
 
 SHIPPED = ("quickstart", "references", "paper", "controls")
 
@@ -17,7 +18,7 @@ def path(request, root):
 
 
 def test_every_key_is_spelled_out(path):
-    assert config.read_yaml(path) == config.load(path).model_dump(mode="json")
+    assert read_yaml(path) == config.load(path).model_dump(mode="json")
 
 
 def test_the_folder_holds_no_other_configs(root):
@@ -124,7 +125,7 @@ def test_the_references_are_beside_the_quickstarts_models(root):
     for key in ("interfaces", "model", "data", "train", "seeds"):
         assert references[key] == quickstart[key], key
     tasks = {(task["name"], task["shots"]) for task in references["evaluate"]["tasks"]}
-    assert {*((name, 0) for name in benchmarks.PACKAGED), ("mmlu", 5), ("corpus_validation", 0)} <= tasks
+    assert {*((name, 0) for name in packaged.PACKAGED), ("mmlu", 5), ("corpus_validation", 0)} <= tasks
 
 
 def test_the_schema_is_a_schema_that_the_files_meet(root, path):
@@ -132,4 +133,4 @@ def test_the_schema_is_a_schema_that_the_files_meet(root, path):
 
     schema = json.loads((root / "config/schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(config.read_yaml(path), schema)
+    jsonschema.validate(read_yaml(path), schema)

@@ -66,10 +66,10 @@ def check(
 
         print(schema_text())
         return
-    from tokencodes.evaluate import benchmarks
+    from tokencodes.evaluate import packaged
 
     settings = _load(config)
-    benchmarks.check(settings)
+    packaged.check(settings.evaluate)
     print(f"{config}: valid; {len(settings.interfaces)} interfaces x {len(settings.seeds)} seeds")
 
 
@@ -100,7 +100,8 @@ def params(
     On the meta device: no memory is taken."""
     from tokencodes.model import accounting
 
-    accounting.command(_load(config), as_json=as_json, out=out)
+    settings = _load(config)
+    accounting.command(settings.interfaces, settings.model, as_json=as_json, out=out)
 
 
 @app.command()
@@ -240,8 +241,8 @@ def train(
     """Train one model.
 
     Alone or under torchrun. Started again, it continues from the newest checkpoint."""
-    from tokencodes.config import load_run
     from tokencodes.train import loop
+    from tokencodes.train.spec import load_run
 
     loop.train(load_run(run), store, out, codes_file=codes, time_budget_min=time_budget)
 
@@ -325,7 +326,8 @@ def benchmarks(
     """Download the benchmark data."""
     from tokencodes.evaluate import benchmarks
 
-    benchmarks.fetch(_load(config), out, task)
+    settings = _load(config)
+    benchmarks.fetch(settings.evaluate, settings.cache, out, task)
 
 
 @app.command()
@@ -344,7 +346,7 @@ def evaluate(
     """Score one model on one benchmark."""
     from tokencodes.evaluate import run
 
-    run.evaluate(_load(config), model, task, shots, benchmarks, store, out)
+    run.evaluate(_load(config).evaluate, model, task, shots, benchmarks, store, out)
 
 
 @app.command()

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tokencodes import files
 from tokencodes.errors import UserError
-from tokencodes.files import digest as digest_of
-from tokencodes.files import sha256_file
 
 PACKAGE = "tokencodes"
 ROOT = Path(__file__).resolve().parent
@@ -26,7 +25,7 @@ KEYS = "the keys of a config reach a stage by its settings, which have a digest 
 RECORDS = "a record has a schema version of its own, and its reader refuses any other"
 FRAME = {
     PACKAGE: "names our model to Transformers; a stage that loads a model imports what it needs",
-    **{f"{PACKAGE}.{name}": KEYS for name in ("config", "spec")},
+    **{f"{PACKAGE}.{name}": KEYS for name in ("config", "spec", "yamlfile")},
     **{
         f"{PACKAGE}.{name}.spec": KEYS
         for name in ("interfaces", "model", "data", "train", "evaluate", "report", "planning")
@@ -36,8 +35,16 @@ FRAME = {
     f"{PACKAGE}.records": RECORDS,
     **{
         f"{PACKAGE}.{name}": RECORDS
-        for name in ("data.manifest", "model.origin", "train.final", "validate.validation", "evaluate.scores")
+        for name in (
+            "data.manifest",
+            "model.origin",
+            "train.final",
+            "validate.validation",
+            "evaluate.scores",
+            "evaluate.manifest",
+        )
     },
+    f"{PACKAGE}.evaluate.packaged": "which tasks are refused before any job",
     f"{PACKAGE}.errors": "messages and exit codes",
     f"{PACKAGE}.files": "how files are written and locked; what is in them decides",
     f"{PACKAGE}.layout": "names of files",
@@ -64,7 +71,7 @@ def digest(*entries: str) -> str:
     modules = closure(*entries)
     code = [[name, _tree_digest(_source(name))] for name in modules]
     data = [[path.relative_to(ROOT).as_posix(), _data_digest(path)] for path in data_files(modules)]
-    return digest_of([code, data])
+    return files.digest([code, data])
 
 
 def closure(*entries: str) -> list[str]:
@@ -90,15 +97,15 @@ def data_files(modules: Sequence[str]) -> list[Path]:
     package names belongs to all of them.
     """
     wanted = set(modules)
-    files = set()
+    paths = set()
     for package in sorted({_package(name) for name in modules}):
         siblings = [name for name in _modules_of(package) if name not in FRAME]
         for path in _data_of(package):
             parts = set(path.relative_to(_folder(package)).parts)
             readers = {name for name in siblings if parts & _words(_source(name))}
             if wanted & (readers or set(siblings)):
-                files.add(path)
-    return sorted(files)
+                paths.add(path)
+    return sorted(paths)
 
 
 # -------------------------------------------------------------------- modules
@@ -213,7 +220,7 @@ def _feed(node: Any, put: Callable[[str], None]) -> None:
 
 
 def _data_digest(path: Path) -> str:
-    return _tree_digest(path) if path.suffix == ".py" else sha256_file(path)
+    return _tree_digest(path) if path.suffix == ".py" else files.sha256_file(path)
 
 
 @functools.cache

@@ -14,12 +14,13 @@ from typing import IO, Any
 
 from tokencodes import codeversion, config, triggers
 from tokencodes.errors import EXIT_USER_ERROR, UserError
-from tokencodes.evaluate import benchmarks
+from tokencodes.evaluate import packaged
 from tokencodes.files import differences, digest, lock_file, locked, read_json, write_text
 from tokencodes.layout import Layout, model_name
 from tokencodes.spec import parse
 from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
+from tokencodes.yamlfile import read_yaml
 
 QUEUE_INTERVAL_S = 15  # between two looks at Slurm's queue
 DIFFERENCES_SHOWN = 3
@@ -47,9 +48,9 @@ def read_settings(value: dict[str, Any], files: Sequence[str], *, overridden: bo
     Raises UserError, a line for each problem, with the files' names.
     """
     for path in files:
-        config.read_yaml(path)  # names the line of a syntax error and of a key that stands twice
+        read_yaml(path)  # names the line of a syntax error and of a key that stands twice
     settings = parse(config.Config, value, ", ".join([*files, *(["--config"] if overridden else [])]))
-    benchmarks.check(settings)
+    packaged.check(settings.evaluate)
     return settings
 
 

@@ -136,6 +136,10 @@ class Layout:
 
     # -------------------------------------------------------------- results
 
+    def eval(self, model: str) -> str:
+        """The folder of a model's scores."""
+        return f"{self.root}/eval/{model}"
+
     def scores(self, model: str, task: str, shots: int | str) -> str:
         """The record of a model's scores on a task."""
         return f"{self.root}/eval/{model}/{task_name(task, shots)}.json"

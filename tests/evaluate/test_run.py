@@ -18,14 +18,16 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from safetensors.torch import load_file, save_file
 
-from tokencodes import cli, config
+from tokencodes import cli
 from tokencodes.errors import UserError
-from tokencodes.evaluate import benchmarks, run, tasks
+from tokencodes.evaluate import run, tasks
 from tokencodes.evaluate.scores import Scores, read_documents
+from tokencodes.evaluate.spec import Evaluate
+from tokencodes.evaluate.taskdata import TaskData, open_data
 from tokencodes.files import read_json, sha256_file, write_json
 from tokencodes.model import origin
 
-Configure = Callable[..., config.Config]
+Configure = Callable[..., Evaluate]
 LIMIT = 20
 
 
@@ -38,13 +40,13 @@ def test_scores_are_those_of_the_harness(
     out = tmp_path / "eval" / "scores.json"
     run.evaluate(settings, llama_dir, task, 0, packaged, None, out)
     ours = Scores.read(out).model_dump()
-    loaded = tasks.load(task, 0, benchmarks.open_data(settings, task, packaged), tmp_path)
+    loaded = tasks.load(task, 0, open_data(settings, task, packaged), tmp_path)
     found = lm_eval.simple_evaluate(
         hflm,
         tasks=list(loaded["tasks"].values()),
         task_manager=TaskManager(include_defaults=False),
         limit=LIMIT,
-        bootstrap_iters=settings.evaluate.bootstrap_iters,
+        bootstrap_iters=settings.bootstrap_iters,
     )
     theirs = {key.partition(",")[0]: value for key, value in found["results"][task].items() if "," in key}
     assert {name for name in theirs if not name.endswith("_stderr")} == ours["metrics"].keys()
@@ -148,7 +150,7 @@ def test_wikitext_on_the_harness_own_data(
     assert result["label"] == "WikiText"
     found = lm_eval.simple_evaluate(
         hflm,
-        tasks=list(tasks.load("wikitext", 0, benchmarks.Data(None, "", None), tmp_path)["tasks"].values()),
+        tasks=list(tasks.load("wikitext", 0, TaskData(None, "", None), tmp_path)["tasks"].values()),
         task_manager=TaskManager(include_defaults=False),
     )
     assert metric["value"] == pytest.approx(found["results"]["wikitext"]["word_perplexity,none"], rel=1e-5)

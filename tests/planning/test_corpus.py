@@ -14,6 +14,7 @@ from tokencodes.files import read_json
 from tokencodes.planning import corpus
 from tokencodes.planning.plan import make
 from tokencodes.spec import parse
+from tokencodes.yamlfile import dump
 
 TOKENS = 100_270_080_000  # of the paper, per model
 
@@ -123,7 +124,7 @@ def test_a_damaged_local_file_is_named(local, tmp_path, tiny, one_line):
     shutil.copytree(tiny.folder / "corpus", tmp_path / "corpus")
     (tmp_path / "corpus/part-1.parquet").write_bytes(b"PAR1")
     settings = tiny.config(data={"source": {"kind": "local", "path": str(tmp_path / "corpus")}})
-    (tmp_path / "c.yaml").write_text(config.dump(settings))
+    (tmp_path / "c.yaml").write_text(dump(settings))
     assert "part-1.parquet is not a whole Parquet file" in one_line("plan", "--config", tmp_path / "c.yaml")
 
 
@@ -178,13 +179,13 @@ def test_damage_is_one_line(local, tiny, tmp_path, one_line, file, content, mess
     settings, store = local
     shutil.copytree(tiny.store, store)
     (store / "part-0" / file).write_text(content)
-    (tmp_path / "c.yaml").write_text(config.dump(settings))
+    (tmp_path / "c.yaml").write_text(dump(settings))
     assert message in one_line("plan", "--config", tmp_path / "c.yaml")
 
 
 def test_the_command_prints_it(local, tmp_path, capsys):
     settings, _ = local
-    (tmp_path / "c.yaml").write_text(config.dump(settings))
+    (tmp_path / "c.yaml").write_text(dump(settings))
     assert cli.main(["plan", "--config", str(tmp_path / "c.yaml"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["data"]["documents"] == {"value": 240, "source": "footers", "bound": ""}
     assert cli.main(["plan", "--config", str(tmp_path / "c.yaml")]) == 0

@@ -20,6 +20,7 @@ from tokencodes.records import DIGEST, VERSION, Record
 from tokencodes.spec import parse
 from tokencodes.train.final import Final
 from tokencodes.validate.validation import Validation
+from tokencodes.yamlfile import dump
 
 # metric: (chance or None, typical value, higher is better)
 METRICS: dict[str, dict[str, tuple[float | None, float, bool]]] = {
@@ -318,7 +319,7 @@ def journal(lines: list[dict[str, Any]]) -> str:
 def results(settings: config.Config, root: Path, *, random_seed: int = 0) -> Path:
     """Write a whole results folder of `settings` at `root`; return it."""
     root.mkdir(parents=True, exist_ok=True)
-    files.write_text(root / "config.yaml", config.dump(settings))
+    files.write_text(root / "config.yaml", dump(settings))
     write_params(root / "params.json", parameters(settings))
     index = store(settings)
     index.write(root / "data/store/manifest.json")

@@ -86,7 +86,7 @@ def test_pictures_are_drawn_and_have_text(seen):
     found = chromium.value(
         "[...document.images].map(i => [i.complete && i.naturalWidth > 0, i.getBoundingClientRect().width, i.alt])"
     )
-    assert len(found) == len(figures.NAMES)
+    assert len(found) == len(figures.DRAWINGS)
     assert all(drawn and width > 200 and len(alternative) > 40 for drawn, width, alternative in found)
 
 

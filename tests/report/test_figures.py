@@ -10,14 +10,15 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import simulate
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.text import Text
-from scipy.optimize import isotonic_regression
 from simulate import write_json
 
-from tokencodes.report import figures
+from tokencodes.analysis.pairing import FRACTION
+from tokencodes.config import Config
+from tokencodes.report import differences, figures, style
 from tokencodes.report.results import read
+from tokencodes.report.spec import Display
+from tokencodes.spec import parse
 
 KINDS = {
     "quickstart": lambda settings: settings,
@@ -41,7 +42,7 @@ def drawn(settings, tmp_path_factory):
         if kind in ("kept", "short"):
             reshape(folder / "data/store/manifest.json", chosen.data.min_tokens, kind)
         results = read(chosen, folder)
-        with mpl.rc_context({**mpl.rcParamsDefault, **figures.STYLE}):
+        with mpl.rc_context({**mpl.rcParamsDefault, **style.RC}):
             found[kind] = results, {name: draw(results) for name, draw in figures.DRAWINGS.items()}
             for figure in found[kind][1].values():
                 figure.canvas.draw()
@@ -63,15 +64,16 @@ def reshape(path: Path, least: int, kind: str) -> None:
 
 def shown_texts(figure) -> list[Text]:
     """All texts that are drawn: of ticks, those within the axes."""
-    texts = list(figure.texts)
+    texts = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
     for axes in figure.axes:
+        texts += axes.get_legend().get_texts() if axes.get_legend() else []
         texts += [*axes.texts, axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label]
         texts += [tick.label1 for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()]
     return [text for text in texts if text.get_visible() and text.get_text().strip()]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", figures.NAMES)
+@pytest.mark.parametrize("name", figures.DRAWINGS)
 def test_no_text_collides_is_cut_or_too_small(drawn, kind, name):
     figure = drawn[kind][1][name]
     renderer = figure.canvas.get_renderer()
@@ -90,24 +92,75 @@ def test_no_text_collides_is_cut_or_too_small(drawn, kind, name):
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_interface_is_named_and_keeps_its_colour(drawn, kind):
     results, by_name = drawn[kind]
-    looks = figures._look(results)
-    assert len(set(looks.values())) == len(looks)
+    looks = style.looks(results.settings.display, list(results.settings.interfaces))
+    assert len({(look.colour, str(look.line), look.marker) for look in looks.values()}) == len(looks)
     for name, figure in by_name.items():
         if name == "data":  # of the corpus, which they share
             continue
         words = [text.get_text() for text in shown_texts(figure)]
         for interface in results.settings.interfaces:
             if name == "differences" and interface == results.baseline():
-                continue  # it is what the others are held against
+                continue  # the others are compared with it
             assert interface in words, f"{interface} is not named in {name}"
-    ends = by_name["loss"].axes[1]
-    for text in ends.texts:
-        line = next(
-            line
-            for line in ends.lines
-            if line.get_transform() == ends.transAxes and abs(line.get_ydata()[-1] - text.get_position()[1]) < 1e-9
-        )
-        assert line.get_color() == looks[text.get_text()][0]
+    ranked = by_name["loss"].axes[2]
+    places = {
+        label.get_text(): place for place, label in zip(ranked.get_yticks(), ranked.get_yticklabels(), strict=True)
+    }
+    for interface, place in places.items():
+        marks = [line for line in ranked.lines if list(line.get_ydata()) == [place]]
+        assert {line.get_color() for line in marks} == {looks[interface].colour}
+
+
+def test_the_final_losses_are_ranked(drawn):
+    for results, by_name in drawn.values():
+        ranked = by_name["loss"].axes[2]
+        measured = results.curves.dropna(subset=["val_loss"]).sort_values("step")
+        finals = measured.groupby(["interface", "seed"]).val_loss.last().groupby("interface").mean()
+        names = [label.get_text() for label in ranked.get_yticklabels()]
+        assert names == list(finals.sort_values(kind="stable").index)
+        marks = {line.get_ydata()[0]: line.get_xdata()[0] for line in ranked.lines if len(line.get_xdata()) == 1}
+        assert [marks[place] for place in range(len(names))] == pytest.approx(list(finals.sort_values(kind="stable")))
+
+
+def test_labels_groups_and_colours_of_the_config_are_drawn(settings, tmp_path):
+    section = {
+        "labels": {"gf2": "recoded"},
+        "colours": {"gf2": "#123456"},
+        "groups": {"fixed": ["gf2", "binary12"]},
+    }
+    chosen = parse(Config, settings.model_dump(mode="json") | {"display": section}, "display")
+    results = read(chosen, simulate.results(chosen, tmp_path / "x"))
+    with mpl.rc_context({**mpl.rcParamsDefault, **style.RC}):
+        for name in ("loss", "benchmarks", "differences", "accounting"):
+            figure = figures.DRAWINGS[name](results)
+            figure.canvas.draw()
+            words = [text.get_text() for text in shown_texts(figure)]
+            assert "recoded" in words and "gf2" not in words, name
+            if name != "accounting":
+                assert "#123456" in {line.get_color() for axes in figure.axes for line in axes.lines}
+
+
+@pytest.mark.parametrize("n", [1, 8, 9, 15, 40])
+def test_looks_are_distinct_whatever_their_number(n):
+    names = [f"i{k}" for k in range(n)]
+    for groups in ({}, {"a": names[: n // 2]}, {f"g{k}": names[k::4] for k in range(4)}):
+        found = style.looks(Display(groups=groups), names)
+        assert list(found) == names
+        assert len({(look.colour, str(look.line), look.marker) for look in found.values()}) == n
+
+
+def test_one_wide_interval_does_not_set_the_axis_for_all(settings, tmp_path):
+    """Two seeds can give an interval of any length: it is cut, and ends in arrows."""
+    chosen = parse(Config, simulate.controls(settings).model_dump(mode="json") | {"seeds": [0, 1]}, "two seeds")
+    results = read(chosen, simulate.results(chosen, tmp_path / "x"))
+    figure = figures.differences(results)
+    (limits,) = {axes.get_xlim() for axes in figure.axes}
+    found = [each.row.found for each in differences.against_baseline(results) if each.row.unit == FRACTION]
+    ends = np.array([100 * abs(end) for each in found for end in (each.low, each.high)])
+    ends = ends[np.isfinite(ends)]
+    arrows = [line for axes in figure.axes for line in axes.lines if line.get_marker() in ("<", ">")]
+    assert limits[1] == -limits[0] and len(arrows) == (ends > limits[1]).sum() > 0
+    assert all(abs(100 * each.difference) <= limits[1] for each in found)
 
 
 def test_benchmark_marks_are_the_scores(drawn, settings):
@@ -173,21 +226,6 @@ def test_many_shards_are_one_outline(drawn):
     assert max(by_name["data"].get_size_inches()) <= 7
 
 
-@pytest.mark.parametrize("gap", [0.0, 0.05, 0.3])
-@given(wanted=st.lists(st.floats(0, 1), min_size=1, max_size=10))
-def test_labels_are_spread_as_little_as_possible(gap, wanted):
-    """Against SciPy's isotonic regression; and within the bounds where they fit."""
-    placed = figures.spread(wanted, gap, -100.0, 100.0)
-    order = np.argsort(wanted, kind="stable")
-    ranks = gap * np.arange(len(wanted))
-    best = isotonic_regression(np.asarray(wanted)[order] - ranks).x + ranks
-    assert np.asarray(placed)[order] == pytest.approx(best)
-    within = np.sort(figures.spread(wanted, gap, 0.0, 1.0))
-    assert (np.diff(within) >= gap - 1e-9).all()
-    if (len(wanted) - 1) * gap <= 1:
-        assert within[0] >= -1e-9 and within[-1] <= 1 + 1e-9
-
-
 def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
     figures.write(settings, folder)
     elsewhere = Path(shutil.copytree(folder, tmp_path / "elsewhere"))
@@ -195,10 +233,10 @@ def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
     with mpl.rc_context({"font.size": 20, "figure.facecolor": "red"}):  # a user's own style does not reach them
         figures.write(settings, elsewhere)
     names = sorted(path.name for path in (folder / "figures").iterdir())
-    assert names == sorted(f"{name}.{kind}" for name in figures.NAMES for kind in ("png", "svg", "pdf"))
+    assert names == sorted(f"{name}.{kind}" for name in figures.DRAWINGS for kind in ("png", "svg", "pdf"))
     for name in names:
         assert (folder / "figures" / name).read_bytes() == (elsewhere / "figures" / name).read_bytes(), name
-    for name in figures.NAMES:
+    for name in figures.DRAWINGS:
         text = (folder / f"figures/{name}.svg").read_text()
         ElementTree.fromstring(text)
         assert "<dc:date>" not in text

@@ -74,14 +74,14 @@ def test_it_is_self_contained(document, folder):
 
 def test_pictures_have_text_and_are_the_drawn_ones(document, folder):
     images = [attributes for tag, attributes in document.elements if tag == "img"]
-    assert len(images) == len(figures.NAMES)
+    assert len(images) == len(figures.DRAWINGS)
     contents = set()
     for attributes in images:
         assert len(attributes["alt"] or "") > 40
         content = base64.b64decode((attributes["src"] or "").partition(",")[2])
         ElementTree.fromstring(content)
         contents.add(content)
-    assert contents == {(folder / f"figures/{name}.svg").read_bytes() for name in figures.NAMES}
+    assert contents == {(folder / f"figures/{name}.svg").read_bytes() for name in figures.DRAWINGS}
     final = json.loads((folder / "runs/gf2-s0/final.json").read_text())
     assert any(f"gf2 {final['val_loss']:.2f}" in (attributes["alt"] or "") for attributes in images)
 
@@ -152,6 +152,14 @@ def test_each_command_line_is_one_that_the_program_has(document, settings, folde
     }
 
 
+def test_command_lines_are_quoted_for_a_shell(settings, folder):
+    """A folder's name may have spaces and signs that mean something to a shell."""
+    odd = settings.model_copy(update={"results": "my results; rm $HOME"})
+    for line in (line for _, group in page.commands(read(odd, folder)) for line in group):
+        words = [word for word in shlex.split(line) if "rm $HOME" in word]
+        assert words and all(word.startswith("my results; rm $HOME/quickstart") for word in words), line
+
+
 def test_what_comes_from_files_is_text(stage, folder):
     path = folder / "eval/gf2-s0/piqa-0shot.json"
     content = json.loads(path.read_text())
@@ -163,7 +171,7 @@ def test_what_comes_from_files_is_text(stage, folder):
     assert stage("report", folder)[0] == 0
     document = Document((folder / "report.html").read_text())
     assert "script" not in {tag for tag, _ in document.elements}
-    assert sum(tag == "img" for tag, _ in document.elements) == len(figures.NAMES)
+    assert sum(tag == "img" for tag, _ in document.elements) == len(figures.DRAWINGS)
 
 
 def test_a_figure_that_is_not_drawn_is_named(stage, folder):

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from tokencodes import config
 from tokencodes.cli import main
 from tokencodes.errors import UserError
 from tokencodes.files import sha256_file
@@ -13,6 +12,7 @@ from tokencodes.interfaces.codes import CodesRecord, sha256
 from tokencodes.train import loop
 from tokencodes.train.final import Final
 from tokencodes.validate.validation import Validation
+from tokencodes.yamlfile import dump
 
 WIDTH = 32  # d_model of the tiny model
 
@@ -39,8 +39,8 @@ def stage(*arguments) -> None:
 def test_from_the_code_book_to_a_validated_model(tiny, tmp_path, name):
     settings = tiny.config(interfaces={name: {"kind": "code", **INTERFACES[name](tmp_path)}}, train={"max_steps": 4})
     file, codes = tmp_path / "config.yaml", tmp_path / "codes" / f"{name}.npy"
-    file.write_text(config.dump(settings))
-    (tmp_path / "run.yaml").write_text(config.dump(settings.run(name, 0)))
+    file.write_text(dump(settings))
+    (tmp_path / "run.yaml").write_text(dump(settings.run(name, 0)))
     stage("codes", "--config", file, "--interface", name, "--tokenizer", tiny.tokenizer, "--out", codes)
     common = ["--codes", codes, "--out"]
     stage("train", "--run", tmp_path / "run.yaml", "--store", tiny.store, *common, tmp_path / "run")
@@ -82,7 +82,7 @@ def test_another_code_book_than_that_of_the_checkpoints_is_refused(tiny, tmp_pat
     """A run does not go on with other codes, even if the spec says the same."""
     section = {"kind": "code", **INTERFACES["spelled"](tmp_path)}
     settings = tiny.config(interfaces={"spelled": section}, train={"max_steps": 4})
-    (tmp_path / "config.yaml").write_text(config.dump(settings))
+    (tmp_path / "config.yaml").write_text(dump(settings))
     command = ["codes", "--config", tmp_path / "config.yaml", "--interface", "spelled", "--out", tmp_path / "codes.npy"]
     stage(*command, "--tokenizer", tiny.tokenizer)
     run = settings.run("spelled", 0)

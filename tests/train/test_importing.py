@@ -14,12 +14,13 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from making import inputs_of
 from peer import llama_of
-from tokencodes import cli, config
+from tokencodes import cli
 from tokencodes.errors import UserError
 from tokencodes.interfaces import codes
 from tokencodes.interfaces.vocabulary import Vocabulary
 from tokencodes.model import adapter
 from tokencodes.train import export, importing, loop
+from tokencodes.yamlfile import dump
 
 IDS = torch.arange(0, 300, 7)[None]
 BOOK = "model.codebook"
@@ -384,7 +385,7 @@ def test_a_wrong_map_is_named(tiny, checkpoint, tmp_path, changes, said):
 
 
 def test_the_command_line(tiny, llama, tmp_path):
-    (tmp_path / "config.yaml").write_text(config.dump(tiny.config()))
+    (tmp_path / "config.yaml").write_text(dump(tiny.config()))
     line = [
         sys.executable,
         "-m",
@@ -476,7 +477,7 @@ def test_what_stands_at_out_is_never_removed_unless_it_is_a_model_of_ours(
         (tmp_path / name / "thesis.txt").write_text("years of work")
     (tmp_path / "file").write_text("a file")
     (tmp_path / "link").symlink_to("source")
-    (tmp_path / "config.yaml").write_text(config.dump(tiny.config()))
+    (tmp_path / "config.yaml").write_text(dump(tiny.config()))
     monkeypatch.chdir(tmp_path / "other")
     before = contents(tmp_path)
     source = (
@@ -545,7 +546,7 @@ def test_a_file_that_another_stage_writes_is_read_with_care(tiny, llama, trained
     shutil.copytree(tiny.tokenizer, tmp_path / "tokenizer")
     shutil.copytree(trained / "run", tmp_path / "run")
     shutil.copytree(llama[1], tmp_path / "weights")
-    (tmp_path / "config.yaml").write_text(config.dump(tiny.config()))
+    (tmp_path / "config.yaml").write_text(dump(tiny.config()))
     if text is None:
         (tmp_path / name).unlink()
     else:

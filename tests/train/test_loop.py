@@ -18,10 +18,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tokencodes import cli, codeversion, config
+from tokencodes import cli, codeversion
 from tokencodes.data.store import Store
 from tokencodes.errors import StoppedEarly, UserError
 from tokencodes.train import checkpoint, distributed, loop, metrics
+from tokencodes.yamlfile import dump
 
 
 def bits(out) -> dict[str, bytes]:
@@ -194,7 +195,7 @@ def test_the_gradient_is_that_of_the_mean_token_loss(tiny):
 
 def command(tiny, tmp_path, name="gf2", ranks=1, **train):
     run = tmp_path / "run.yaml"
-    run.write_text(config.dump(tiny.config(train={**train, "n_gpus": ranks}).run(name, 0)))
+    run.write_text(dump(tiny.config(train={**train, "n_gpus": ranks}).run(name, 0)))
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "--"]
     return [
         *(start if ranks > 1 else [sys.executable, "-m"]),
@@ -377,7 +378,7 @@ def test_gradients_meet_once_a_step(tiny, tmp_path):
         script.write_text(COUNT_REDUCTIONS)
         run = tmp_path / "run.yaml"
         split = {"n_gpus": 2, "grad_accum_steps": accum, "micro_batch_size": micro, "tokens_per_step": 128}
-        run.write_text(config.dump(tiny.config(train=split).run("gf2", 0)))
+        run.write_text(dump(tiny.config(train=split).run("gf2", 0)))
         line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
         done = subprocess.run([*line, str(run), str(tiny.store)], env=ENV, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
@@ -389,11 +390,10 @@ COUNT_REDUCTIONS = """
 import sys, torch
 from pathlib import Path
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from tokencodes import config
 from tokencodes.data.store import Store
 from tokencodes.train import distributed, loop
 
-run = config.load_run(sys.argv[1])
+run = load_run(sys.argv[1])
 with distributed.job(run.train) as ranks:
     trainer = loop.Trainer(run, Store.open(Path(sys.argv[2])), Path("unused"), ranks, loop.Stop(None))
     calls = []
@@ -415,7 +415,7 @@ def test_what_uses_the_group_of_ranks_is_gone_before_the_group(tiny, tmp_path, e
     """Else the last to hold the group may wait for Gloo's thread, and that for the interpreter, for ever."""
     script, run = tmp_path / "ending.py", tmp_path / "run.yaml"
     script.write_text(LIST_HOLDERS)
-    run.write_text(config.dump(tiny.config(train={"n_gpus": 2, "micro_batch_size": 1}).run("gf2", 0)))
+    run.write_text(dump(tiny.config(train={"n_gpus": 2, "micro_batch_size": 1}).run("gf2", 0)))
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     done = subprocess.run([*line, run, tiny.store, tmp_path / "out", ending], env=ENV, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -427,7 +427,6 @@ import contextlib, gc, signal, sys
 from pathlib import Path
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from tokencodes import config
 from tokencodes.errors import StoppedEarly
 from tokencodes.train import loop
 
@@ -449,7 +448,7 @@ def update(self, number):
 
 dist.destroy_process_group, loop.Trainer.update = destroy_and_say, update
 with contextlib.suppress(StoppedEarly, ZeroDivisionError):
-    loop.train(config.load_run(run), Path(store), Path(out))
+    loop.train(load_run(run), Path(store), Path(out))
 """
 
 
@@ -606,7 +605,7 @@ def test_a_checkpoint_of_another_config_is_refused_and_left_alone(tiny, tmp_path
             loop.train(tiny.config().run("gf2", 0), tiny.store, out)
     before = snapshot(out)
     other = tmp_path / "other.yaml"
-    other.write_text(config.dump(tiny.config(train={"peak_lr": 4e-3}).run("gf2", 0)))
+    other.write_text(dump(tiny.config(train={"peak_lr": 4e-3}).run("gf2", 0)))
     line = [sys.executable, "-m", "tokencodes.cli", "train", "--run", other, "--store", tiny.store, "--out", out]
     done = subprocess.run(line, env=ENV, capture_output=True, text=True)
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1
@@ -630,7 +629,7 @@ def test_a_flipped_bit_anywhere_in_the_store_stops_training_before_the_first_ste
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
     line = ["train", "--run", str(tmp_path / "run.yaml"), "--store", str(tmp_path / "store")]
-    (tmp_path / "run.yaml").write_text(config.dump(tiny.config().run("gf2", 0)))
+    (tmp_path / "run.yaml").write_text(dump(tiny.config().run("gf2", 0)))
     done = subprocess.run(
         [sys.executable, "-m", "tokencodes.cli", *line, "--out", str(tmp_path / "out")],
         env=ENV,

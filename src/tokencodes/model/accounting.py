@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from tokencodes import config
 from tokencodes.interfaces import inputs
 from tokencodes.interfaces.spec import Interface
 from tokencodes.model.shape import Counts, Params
@@ -29,11 +28,9 @@ def count(interface: Interface, model: Model) -> Counts:
     )
 
 
-def command(settings: config.Config, *, as_json: bool, out: Path | None) -> None:
+def command(interfaces: dict[str, Interface], model: Model, *, as_json: bool, out: Path | None) -> None:
     """`tokencodes params`: print the accounting as a table or as JSON; with `out` also write the JSON there."""
-    params = Params(
-        interfaces={name: count(interface, settings.model) for name, interface in settings.interfaces.items()}
-    )
+    params = Params(interfaces={name: count(interface, model) for name, interface in interfaces.items()})
     if out is not None:
         params.write(out)
     if as_json:

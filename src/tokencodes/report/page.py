@@ -7,6 +7,7 @@ Each number's file is named.
 
 import base64
 import re
+import shlex
 from collections import Counter
 from dataclasses import replace
 from importlib import resources
@@ -16,15 +17,16 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from tokencodes import config
 from tokencodes.config import Config
 from tokencodes.data import listing
 from tokencodes.errors import UserError
 from tokencodes.files import write_text
-from tokencodes.layout import model_name
+from tokencodes.interfaces.spec import is_fixed
+from tokencodes.layout import Layout, model_name
 from tokencodes.report import differences, findings, render, tables
 from tokencodes.report.render import GAP, Table
 from tokencodes.report.results import Results, read
+from tokencodes.yamlfile import dump
 
 SECTIONS = (
     ("found", "What was asked and found"),
@@ -40,6 +42,7 @@ SECTIONS = (
 )
 PX_PER_PT = 96 / 72
 SHARDS_SHOWN = 12  # so many stand in the table of the data; more are folded away below it
+ALL_BELOW = "/*/"  # the folders in a folder, as a shell writes it
 SHORT_HASH = 12  # hex digits shown in a table; the whole hash is in the file that is named
 
 
@@ -70,7 +73,7 @@ def html(results: Results) -> str:
         checks=findings.checks(results),
         versions=versions(results),
         hashes=hashes(results),
-        config=config.dump(settings).strip(),
+        config=dump(settings).strip(),
         files=results.files,
         example=model_name(*results.models()[0]),
         commands=commands(results),
@@ -327,28 +330,31 @@ ENLARGED = 1.4  # a figure may be shown so much larger than in print
 
 def captions(results: Results) -> dict[str, tuple[str, str, str]]:
     """Title, caption and origin of each figure."""
-    several = len(results.settings.seeds) > 1
+    settings = results.settings
+    several = len(settings.seeds) > 1
     scores = "Benchmark scores: mark and 95 % interval (1.96 standard errors over documents); dashed: chance."
-    losses = "Loss by step: thin lines are the training loss, smoothed; marks the held-out loss."
+    losses = "Loss by step: marks are the held-out loss; thin lines, with few interfaces, the training loss, smoothed."
     if several:
         scores += " Marks are means over seeds, ticks the seeds, intervals of the mean standard error."
         losses += " Means over seeds; bands: range of the held-out loss."
+    losses += " Middle: the end of the run, larger. Right: the final losses, the least on top."
     if differences.comparable(results)[0]:
         scores += " Hollow diamonds: the paper's published results."
     bars = "Trainable parameters by interface; beside each bar the total and the difference to the learned table."
     gaps = (
         f"Accuracy minus that of {results.baseline()} on the same documents, with 95 % intervals. "
-        "Filled: beyond chance after Holm's correction; hollow: not."
+        "Filled: beyond chance after Holm's correction; hollow: not. All panels have one axis; an interval that is "
+        "longer ends in an arrow."
     )
     corpus = (
-        "Lengths of the documents that were encoded (dashed: the least that is kept); what became of all documents; "
+        "Lengths of the encoded documents (dashed: the least that is kept); what became of all documents; "
         "tokens kept by shard."
     )
     return {
         "accounting": ("Figure 1", bars, "params.json"),
         "benchmarks": ("Figure 2", scores, "eval/"),
         "differences": ("Figure 3", gaps, "eval/*/*.parquet"),
-        "loss": ("Figure 4", losses + " Right: the end of the run, larger.", "runs/*/metrics.jsonl"),
+        "loss": ("Figure 4", losses, "runs/*/metrics.jsonl"),
         "data": ("Figure 5", corpus, "data/store/manifest.json"),
     }
 
@@ -405,61 +411,71 @@ def hashes(results: Results) -> list[tuple[str, str]]:
 
 
 def commands(results: Results) -> list[tuple[str, list[str]]]:
-    """Command lines, by part, that make each part of this run again."""
+    """Command lines, by part, that make each part of this run again; quoted for a shell."""
     settings = results.settings
-    out = f"{settings.results}/{settings.name}"
-    file = f"{out}/config.yaml"
-    model = model_name(*results.models()[0])
-    last = model_name(*results.models()[-1])
-    shards = (results.store or {}).get("shards") or [{"name": "SHARD"}]
-    shard = shards[0]["name"]
-    snakemake, redrawn = (
-        f"snakemake {targets}--profile workflow/profiles/local --configfile {file}"
-        for targets in ("", "tables figures report ")
-    )
-    scoring = [
-        f"tokencodes evaluate --config {file} --model {out}/models/{model} --task {task.name} --shots {task.shots} "
-        f"--benchmarks {out}/data/benchmarks --store {out}/data/store "
-        f"--out {out}/eval/{model}/{task.name}-{task.shots}shot.json"
-        for task in settings.evaluate.tasks[:1]
-    ]
-    return [
-        ("All that is missing or out of date", [snakemake]),
-        ("Tables, figures and this page alone", [f"{redrawn} --forcerun tables figures report"]),
-        ("Parameters", [f"tokencodes params --config {file} --out {out}/params.json"]),
-        (
-            "Data",
-            [
-                f"tokencodes tokenizer --config {file} --out {out}/data/tokenizer",
-                f"tokencodes download --config {file} --shard {shard} --out {out}/data/raw/{shard}.parquet",
-                f"tokencodes prepare --config {file} --shard {shard} --raw {out}/data/raw/{shard}.parquet "
-                f"--tokenizer {out}/data/tokenizer --out {out}/data/store/{shard}",
-                f"tokencodes index --config {file} --shards {out}/data/store/*/ --out {out}/data/store/manifest.json",
-            ],
-        ),
+    layout = Layout(f"{settings.results}/{settings.name}")
+    interface, seed = results.models()[0]
+    model, last = model_name(interface, seed), model_name(*results.models()[-1])
+    codes = ["--codes", layout.codes(interface)] if is_fixed(settings.interfaces[interface]) else []
+    of_config = ["--config", layout.config]
+    snakemake = ["--profile", "workflow/profiles/local", "--configfile", layout.config]
+    drawings = ["tables", "figures", "report"]
+    of_run = ["--run-dir", layout.run(model)]
+    trained = [*codes, "--out", layout.run(model)]
+    exported = ["--tokenizer", layout.tokenizer, *codes, "--out", layout.model(model)]
+    checked = ["--store", layout.store, *codes, "--out", layout.validation(model)]
+    parts: list[tuple[str, list[list[str]]]] = [
+        ("All that is missing or out of date", [["snakemake", *snakemake]]),
+        ("Tables, figures and this page alone", [["snakemake", *drawings, *snakemake, "--forcerun", *drawings]]),
+        ("Parameters", [["tokencodes", "params", *of_config, "--out", layout.params]]),
+        ("Data", _data_commands(results, layout)),
         (
             "Training and export",
             [
-                f"tokencodes train --run {out}/runs/{model}/run.yaml --store {out}/data/store --out {out}/runs/{model}",
-                f"tokencodes export --run-dir {out}/runs/{model} --tokenizer {out}/data/tokenizer "
-                f"--out {out}/models/{model}",
+                *([["tokencodes", "codes", *of_config, "--interface", interface, "--out", codes[1]]] if codes else []),
+                ["tokencodes", "train", "--run", f"{layout.run(model)}/run.yaml", "--store", layout.store, *trained],
+                ["tokencodes", "export", *of_run, *exported],
             ],
         ),
-        (
-            "Checkpoint validation",
-            [
-                f"tokencodes validate --model {out}/models/{model} --run-dir {out}/runs/{model} "
-                f"--store {out}/data/store --out {out}/validation/{model}.json"
-            ],
-        ),
-        ("Two models compared", [f"tokencodes compare {out}/eval/{model} {out}/eval/{last}"]),
-        ("Scoring", [f"tokencodes benchmarks --config {file} --out {out}/data/benchmarks", *scoring]),
+        ("Checkpoint validation", [["tokencodes", "validate", "--model", layout.model(model), *of_run, *checked]]),
+        ("Two models compared", [["tokencodes", "compare", layout.eval(model), layout.eval(last)]]),
+        ("Scoring", _scoring_commands(results, layout, model)),
         (
             "Tables, figures, page",
             [
-                f"tokencodes tables --config {file} --results {out}",
-                f"tokencodes figures --config {file} --results {out}",
-                f"tokencodes report --config {file} --results {out} --out {out}/report.html",
+                ["tokencodes", "tables", *of_config, "--results", layout.root],
+                ["tokencodes", "figures", *of_config, "--results", layout.root],
+                ["tokencodes", "report", *of_config, "--results", layout.root, "--out", layout.report],
             ],
         ),
     ]
+    return [(title, [" ".join(map(_quoted, words)) for words in lines]) for title, lines in parts]
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; a final star stays one."""
+    return f"{shlex.quote(word.removesuffix(ALL_BELOW))}{ALL_BELOW}" if word.endswith(ALL_BELOW) else shlex.quote(word)
+
+
+def _data_commands(results: Results, layout: Layout) -> list[list[str]]:
+    name = ((results.store or {}).get("shards") or [{"name": "SHARD"}])[0]["name"]
+    of_config = ["--config", layout.config]
+    of_shard = [*of_config, "--shard", name]
+    prepared = ["--raw", layout.raw(name), "--tokenizer", layout.tokenizer, "--out", layout.shard(name)]
+    return [
+        ["tokencodes", "tokenizer", *of_config, "--out", layout.tokenizer],
+        ["tokencodes", "download", *of_shard, "--out", layout.raw(name)],
+        ["tokencodes", "prepare", *of_shard, *prepared],
+        ["tokencodes", "index", *of_config, "--shards", layout.store + ALL_BELOW, "--out", layout.store_manifest],
+    ]
+
+
+def _scoring_commands(results: Results, layout: Layout, model: str) -> list[list[str]]:
+    of_config, folder = ["--config", layout.config], f"{layout.data}/benchmarks"
+    lines = [["tokencodes", "benchmarks", *of_config, "--out", folder]]
+    for task in results.settings.evaluate.tasks[:1]:
+        what = ["--model", layout.model(model), "--task", task.name, "--shots", str(task.shots)]
+        from_where = ["--benchmarks", folder, "--store", layout.store]
+        to = ["--out", layout.scores(model, task.name, task.shots)]
+        lines.append(["tokencodes", "evaluate", *of_config, *what, *from_where, *to])
+    return lines

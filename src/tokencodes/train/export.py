@@ -11,7 +11,6 @@ import torch
 import transformers
 from safetensors import SafetensorError
 
-from tokencodes import config
 from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.errors import UserError, one_line
 from tokencodes.files import sha256_file, whole_folder, write_text
@@ -22,7 +21,7 @@ from tokencodes.model.origin import Origin
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import checkpoint
 from tokencodes.train.final import Final
-from tokencodes.train.spec import Run
+from tokencodes.train.spec import Run, load_run
 
 CODEBOOK = "decoder.input.codebook"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -42,7 +41,7 @@ def trained(run_dir: Path) -> tuple[Run, Transformer, inputs.Inputs, Final]:
     Raises UserError if the run is not finished, or if the checkpoint is not the one that final.json names.
     """
     final = Final.read(run_dir / "final.json")
-    run = config.load_run(run_dir / "run.yaml")
+    run = load_run(run_dir / "run.yaml")
     path = run_dir / final.checkpoint
     try:
         final_checkpoint = checkpoint.verify(path)

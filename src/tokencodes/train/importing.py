@@ -26,6 +26,7 @@ from tokencodes.model.spec import Model
 from tokencodes.model.transformer import Transformer
 from tokencodes.spec import Strict, parse
 from tokencodes.train import export
+from tokencodes.yamlfile import read_yaml
 
 LLAMA = Path(__file__).with_name("import_llama.yaml")
 LAYER = "{layer}"
@@ -382,7 +383,7 @@ def import_checkpoint(
     export.place(out, weights, tokenizer)
     end = export.end_of_text(tokenizer) if tokenizer else None
     where = key_map or LLAMA
-    keys = parse(KeyMap, config.read_yaml(where), str(where))
+    keys = parse(KeyMap, read_yaml(where), str(where))
     files = weight_files(weights, keys)
     path, source = source_config(weights)
     problems = config_differences(path, source, keys, model)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tokencodes import __version__, codeversion, config
+from tokencodes import __version__, codeversion
 from tokencodes.data.sampler import Sampler
 from tokencodes.data.spec import data_digest
 from tokencodes.data.store import Store, verify
@@ -31,6 +31,7 @@ from tokencodes.model.loss import summed_cross_entropy
 from tokencodes.train import checkpoint, distributed, energy, metrics, optim
 from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
+from tokencodes.yamlfile import dump
 
 SAVE_MARGIN = 1.5  # a time budget reserves this multiple of the longest step and the longest save so far
 # Parts of torch.compile's error messages about missing tools
@@ -355,7 +356,7 @@ class Trainer:
         recent = [record["loss"] for record in records[-train.validate_every :]]
         path = self.folder / checkpoint.name_of(train.max_steps)
         manifest = self.store.manifest
-        write_text(self.out / "run.yaml", config.dump(self.run))
+        write_text(self.out / "run.yaml", dump(self.run))
         Final(
             interface=self.run.interface_name,
             seed=self.run.seed,

@@ -1,5 +1,6 @@
 """The optimisation recipe in a config, and `Run`: everything that determines the bits of one trained model."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -7,7 +8,8 @@ from pydantic import Field, model_validator
 from tokencodes.data.spec import Data
 from tokencodes.interfaces.spec import Interface, interface_problems
 from tokencodes.model.spec import Model
-from tokencodes.spec import Strict
+from tokencodes.spec import Strict, parse
+from tokencodes.yamlfile import read_yaml
 
 SEEDS_END = 2**63  # generators take 63 bits
 NOT_IDENTITY = (
@@ -172,3 +174,8 @@ class Run(Strict):
         for key in NOT_IDENTITY:
             del value["train"][key]
         return value | {"data": self.data.contents()}
+
+
+def load_run(path: Path | str) -> Run:
+    """Read and validate a run file, as `tokencodes resolve --interface NAME --seed N` writes it."""
+    return parse(Run, read_yaml(path), str(path))

@@ -36,7 +36,7 @@ from tokencodes.model.origin import Origin
 from tokencodes.model.transformer import Transformer
 from tokencodes.train import export
 from tokencodes.train.final import Final
-from tokencodes.train.spec import Run
+from tokencodes.train.spec import Run, load_run
 from tokencodes.validate.validation import Check, Validation
 
 N_WINDOWS = 2  # held-out windows on which logits and losses are compared
@@ -393,7 +393,7 @@ def validate(
     if (run_dir is None) == (settings is None):
         raise UserError("validate: give --run-dir, or for an imported model --config")
     final = Final.read(run_dir / "final.json") if run_dir else None
-    run = config.load_run(run_dir / "run.yaml") if run_dir else _imported(model_dir, settings)
+    run = load_run(run_dir / "run.yaml") if run_dir else _imported(model_dir, settings)
     subject = Subject(
         model_dir, run_dir, store_dir, run, final, codes_file if isinstance(run.interface, CodeInterface) else None
     )
