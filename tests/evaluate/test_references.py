@@ -25,6 +25,8 @@ from tokencodes.evaluate.packaged import PACKAGED
 from tokencodes.evaluate.spec import Evaluate
 from tokencodes.evaluate.taskdata import open_data
 from tokencodes.files import read_json, sha256_file
+from tokencodes.interfaces import codes
+from tokencodes.interfaces.vocabulary import Vocabulary
 from tokencodes.model.origin import Origin
 from tokencodes.spec import parse
 from tokencodes.validate import checks
@@ -172,14 +174,12 @@ def test_a_published_checkpoint_is_imported_and_validated_like_ours(server: Hub,
     """A stand-in of the config's shape: Transformers' Llama, its table taken out and the code book put in."""
     from safetensors.torch import save_file
 
-    from tokencodes.train import importing
-
     torch.manual_seed(0)
     peer = llama_of(tiny.config().model)
     peer.save_pretrained(tmp_path / "peer")
     tensors = load_file(tmp_path / "peer/model.safetensors")
     del tensors["model.embed_tokens.weight"]
-    tensors["model.codebook"] = importing.interfaces.build(tiny.config().interface("gf2"), 300, 32, 0.02).codebook
+    tensors["model.codebook"] = torch.from_numpy(codes.build(tiny.config().interface("gf2"), Vocabulary(300)))
     save_file(tensors, tmp_path / "peer/model.safetensors")
     files = {name: (tmp_path / "peer" / name).read_bytes() for name in ("config.json", "model.safetensors")}
     commit = server.commit("someone/gf2", files, kind="model")

@@ -210,7 +210,7 @@ def source_config(weights: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def rotations(source: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The rotation keys of a config.json, under the names of its newer form, and the entries that are not understood."""
+    """The rotation keys of a config.json, by the names of its newer form, and the entries that are not understood."""
     rope, problems = {}, []
     if source.get("rope_theta") is not None:
         rope["rope_theta"] = source["rope_theta"]
@@ -376,8 +376,8 @@ def import_checkpoint(
 ) -> None:
     """Write a model directory `out`, as `tokencodes export` does, from the tensors in `weights` (a file or a folder).
 
-    `key_map` defaults to the names of Transformers' Llama. `tokenizer` is a folder of `tokencodes tokenizer`; without it
-    the model cannot be evaluated. Raises UserError with one line per mismatch.
+    `key_map` defaults to the names of Transformers' Llama. `tokenizer` is a folder of `tokencodes tokenizer`; a model
+    without one cannot be evaluated. Raises UserError with one line per mismatch.
     """
     interface, model = settings.interface(name), settings.model
     export.place(out, weights, tokenizer)

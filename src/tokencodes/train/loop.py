@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tokencodes import __version__, codeversion
+from tokencodes import __version__, codeversion, layout
 from tokencodes.data.sampler import Sampler
 from tokencodes.data.spec import data_digest
 from tokencodes.data.store import Store, verify
@@ -34,8 +34,8 @@ from tokencodes.train.spec import Run
 from tokencodes.yamlfile import dump
 
 SAVE_MARGIN = 1.5  # a time budget reserves this multiple of the longest step and the longest save so far
-# Parts of torch.compile's error messages about missing tools
 MAX_CAUSE = 120  # characters of a library's error message in ours
+# Parts of torch.compile's error messages about missing tools
 NO_COMPILER = ("InvalidCxxCompiler", "TritonMissing", "Python.h: No such file")
 
 
@@ -107,7 +107,7 @@ class Trainer:
         self.run, self.store, self.out, self.ranks, self.stop = run, store, out, ranks, stop
         train, context = run.train, run.model.context_length
         interface = read_inputs(run, codes_file)
-        self.label = f"{run.interface_name}-s{run.seed}"
+        self.label = layout.model_name(run.interface_name, run.seed)
         self.folder = out / "checkpoints"
         self.last_good: Path | None = None  # the checkpoint that was loaded or written last
         self.facts = {
@@ -460,7 +460,7 @@ def train(
     with stop.listening(), distributed.job(run.train) as ranks:
         with run_lock(out) if ranks.main else contextlib.nullcontext():
             if already_done(run, out):
-                metrics.say(f"{run.interface_name}-s{run.seed}", "final.json exists: nothing to do")
+                metrics.say(layout.model_name(run.interface_name, run.seed), "final.json exists: nothing to do")
                 return
             train_with(ranks, run, codes_file, store_dir, out, stop)
 
