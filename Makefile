@@ -1,12 +1,13 @@
 # Each target sets up what it needs in .venv: once, and again when a lock file changes.
 #   make quickstart     the experiment in small, from the corpus to the report
 #   make references     the same with a published model beside ours, on all packaged benchmarks
-#   make test           all tests but those that need Slurm
+#   make test           all tests but those that need Slurm or half an hour
+#   make test-long      fuzzers and storms of kills, with new random cases each time (SEED=n: the cases of that seed)
 #   make schema         writes the schema, the key tables, docs/commands.md and results/README.md from the classes
 #   make facts          lines by package, the longest modules and functions, and what each digest covers (BEFORE=REVISION)
 #   make test-slurm     these: on a one-node Slurm that is brought up for them (root on Debian, which gets the packages)
 .DELETE_ON_ERROR:
-.PHONY: quickstart references test test-slurm lint format schema facts lock clean
+.PHONY: quickstart references test test-long test-slurm lint format schema facts lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,6 +19,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c '$(USABLE)' 2>/dev/null && command -v $$python && break; done)
 CPUS ?= $(shell getconf _NPROCESSORS_ONLN)
 TORCH := 2.13.0
+EFFORT ?= 20
 
 quickstart: $(VENV)/.run
 	$(BIN)/snakemake --profile workflow/profiles/local --configfile config/quickstart.yaml
@@ -31,7 +33,12 @@ references: $(VENV)/.run
 	@echo; cat results/references/tables/references.txt; echo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(CPUS) -m "not slurm" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(CPUS) -m "not slurm and not long" $(PYTEST_ARGS)
+
+# Some 30 minutes on two cores. pytest prints the seed in its first lines, and again with a case that fails.
+test-long: SEED ?= $(shell date +%s)
+test-long: $(VENV)/.dev
+	SEED=$(SEED) EFFORT=$(EFFORT) $(BIN)/python -m pytest -n $(CPUS) -m long $(PYTEST_ARGS)
 
 test-slurm: $(VENV)/.dev
 	@trap '$(BIN)/python tests/slurm/cluster.py down' EXIT INT TERM; \

@@ -10,12 +10,18 @@ from typing import Any
 
 import pytest
 
+from drawing import EFFORT, SEED
 from tokencodes.spec import parse
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reached for the hub would not be a test of this project
 os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported; a stage sets it before that
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_report_header() -> str:
+    """The seed of the cases that are drawn at random."""
+    return f"random cases: SEED={SEED} EFFORT={EFFORT}"
 
 
 @pytest.fixture(scope="session")
