@@ -50,7 +50,7 @@ WHY = {
     "model.shape": "parameters and FLOPs in closed form",
     "model.standalone": "the code that travels with an export",
     "model.transformer": "the forward pass and the initial weights",
-    "model.weights": "the hash that names a model's weights",
+    "model.weights": "which files are a model's weights, and the hash that names them",
     "train.checkpoint": "what a run continues from",
     "train.distributed": "how gradients meet, and what is deterministic",
     "train.export": "what an export holds",
@@ -61,7 +61,7 @@ WHY = {
 }
 INPUT = ("interfaces.codes", "interfaces.form", "interfaces.gf2", "interfaces.inputs", "interfaces.lift")
 MODEL = (*INPUT, "interfaces.module", "interfaces.vocabulary", "model.transformer")
-EXPORT = (*MODEL, "model.adapter", "model.hf", "model.hf_config", "model.standalone")
+EXPORT = (*MODEL, "model.adapter", "model.hf", "model.hf_config", "model.standalone", "model.weights")
 STAGES = {
     "codes": ("interfaces.codes", "interfaces.vocabulary"),
     "source": ("data.source",),
@@ -88,7 +88,7 @@ STAGES = {
     ),
     "benchmarks": ("evaluate.benchmarks", "evaluate.catalogue", "evaluate.taskdata"),
     "references": (
-        *(*EXPORT, "model.weights", "data.pieces", "data.tokenizer", "evaluate.references"),
+        *(*EXPORT, "data.pieces", "data.tokenizer", "evaluate.references"),
         *("train.checkpoint", "train.export", "train.importing"),
     ),
 }

@@ -134,7 +134,7 @@ def test_hub_data_is_left_to_the_harness(configure: Configure, wheel_cache: Path
     manifest = BenchmarksManifest.read(tmp_path / "manifest.json")
     assert (manifest.data, manifest.wheel) == ("hub", None)
     assert manifest.tasks.keys() == {"hellaswag", "wikitext"}
-    assert open_data(settings, "hellaswag", tmp_path).folder is None
+    assert open_data(settings, "hellaswag", tmp_path).tables is None
 
 
 @pytest.mark.parametrize(

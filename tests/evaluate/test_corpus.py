@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 import stages
+from damage import damage, files_below
+from drawing import cases
 from tokencodes import config
 from tokencodes.data import store
 from tokencodes.errors import UserError
@@ -58,8 +61,6 @@ def held_out(
 @pytest.fixture(scope="module")
 def model_dir(llama_dir: Path, held_out: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model with the tokenizer file that the store was made with."""
-    import shutil
-
     folder = Path(shutil.copytree(llama_dir, tmp_path_factory.mktemp("models") / "small"))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(held_out[0].parent / "tokenizer" / name, folder / name)
@@ -107,6 +108,31 @@ def test_a_limit_takes_the_first_documents(
     _, columns = corpus.score(engine, three, 0)
     _, every = corpus.score(engine, all_of_them, 0)
     assert columns["loglikelihood"] == pytest.approx(every["loglikelihood"][:3], rel=1e-6)
+
+
+def test_held_out_scores_are_bound_to_the_store(
+    settings: config.Config, held_out: tuple[Path, dict[str, str]], model_dir: Path, tmp_path: Path
+) -> None:
+    """Damage to the split that is read is refused; damage to another file may be, or changes nothing."""
+    path = tmp_path / "store"
+    shutil.copytree(held_out[0], path)
+    spec = settings.evaluate.model_copy(update={"bootstrap_iters": 0})
+
+    def scores() -> tuple[dict, str]:
+        run.evaluate(spec, model_dir, "corpus_validation", 0, None, path, tmp_path / "out.json")
+        result = read_json(tmp_path / "out.json")
+        return result["metrics"], result["data_sha256"]
+
+    before = scores()
+    for label, draw in cases("store", 16):
+        file = draw.choice(files_below(path))
+        whole = file.read_bytes()
+        damage(file, draw)
+        try:
+            assert scores() == before and file.name not in ("validation.arrow", "manifest.json"), f"{label}: {file}"
+        except UserError as error:
+            assert "\n" not in str(error), label
+        file.write_bytes(whole)
 
 
 def test_a_store_of_another_tokenizer_is_refused(

@@ -285,9 +285,8 @@ def test_what_the_result_is_called(
 def test_another_tokenizer_of_the_same_size(command: Any, llama_dir: Path, tmp_path: Path) -> None:
     """Ours names the tokenizer that it was trained with; every result names the one that was used."""
     model = copy_of(llama_dir, tmp_path)
-    hashes = [sha256_file(model / name) for name in ("model.safetensors", "tokenizer.json")]
-    stated = dict(zip(("model_sha256", "tokenizer_sha256"), hashes, strict=True))
-    origin.Origin(interface="gf2", seed=0, **stated).write(model / origin.FILE)
+    hashes = {**origin.hashes(model), "tokenizer_sha256": sha256_file(model / "tokenizer.json")}
+    origin.Origin(interface="gf2", seed=0, **hashes).write(model / origin.FILE)
     assert command(model)[0] == 0
     before = read_json(tmp_path / "out.json")["tokenizer_sha256"]
     (tmp_path / "out.json").write_text("what was there")
@@ -330,7 +329,8 @@ def test_a_tokenizer_of_another_size(command: Any, llama_dir: Path, tmp_path: Pa
 
 def test_weights_that_are_not_the_stated_ones(command: Any, llama_dir: Path, tmp_path: Path) -> None:
     model = copy_of(llama_dir, tmp_path)
-    origin.Origin(interface="gf2", seed=1, model_sha256="0" * 64).write(model / origin.FILE)
+    hashes = {**origin.hashes(model), "model_sha256": "0" * 64}
+    origin.Origin(interface="gf2", seed=1, **hashes).write(model / origin.FILE)
     refused(command(model), "tokencodes.json", "export")
     write_json(model / origin.FILE, {"interface": "gf2", "seed": 1, "model_sha256": "0" * 64})
     refused(command(model), "tokencodes.json", "schema version", "tokencodes export")

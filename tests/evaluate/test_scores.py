@@ -27,7 +27,7 @@ def stored(path: Path, columns: dict[str, list[Any]] | None = None, **changes: A
     """Write a record and its documents."""
     columns = columns or COLUMNS
     metric = {"value": 1 / 3, "stderr": None, "chance": 0.5, "higher_is_better": True}
-    hashes = {name: "0" * 64 for name in ("model_sha256", "tokenizer_sha256", "data_sha256")}
+    hashes = {name: "0" * 64 for name in ("model_sha256", "config_sha256", "tokenizer_sha256", "data_sha256")}
     facts: dict[str, Any] = {
         "model": "gf2-s0",
         "interface": "gf2",

@@ -30,7 +30,7 @@ def test_damage_to_the_data_is_found(packaged: Path, configure: Configure, wheel
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UserError, match=r"validation\.parquet: is missing or damaged"):
+    with pytest.raises(UserError, match=r"validation\.parquet: is not the file that was written"):
         open_data(settings, "piqa", tmp_path)
     manifest = BenchmarksManifest.read(tmp_path / "manifest.json")
     elsewhere = manifest.tasks["piqa"].model_copy(update={"folder": "../elsewhere"})

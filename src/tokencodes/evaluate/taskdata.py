@@ -1,24 +1,31 @@
-"""The data that a task reads, checked against the manifest."""
+"""The data that a task reads: exactly the bytes whose hashes the manifest states."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokencodes.errors import UserError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate.manifest import MANIFEST, BenchmarksManifest
 from tokencodes.evaluate.spec import Evaluate
-from tokencodes.files import inside, sha256_file
+from tokencodes.files import inside
 
 HUB = "lm-eval's own data set, from the Hugging Face hub"
 
 
+Tables = dict[str, dict[str, pa.Table]]  # by configuration (dataset_name of a task, or "default") and split
+
+
 @dataclass(frozen=True)
 class TaskData:
-    """The data of a task: `folder` (None: lm-eval's own data set, from the hub), a description, the hash of the rows.
+    """The data of a task: its `tables` (None: lm-eval's own data set, from the hub), a description, a hash of the rows.
 
     `revision` is the commit of a data set on the hub; None: the newest.
     """
 
-    folder: Path | None
+    tables: Tables | None
     description: str
     sha256: str | None
     revision: str | None = None
@@ -46,8 +53,19 @@ def open_data(spec: Evaluate, task: str, benchmarks_dir: Path | None) -> TaskDat
     if entry is None or entry.folder is None:
         raise UserError(f"{path}: has no data for {task}; {again}")
     folder = inside(benchmarks_dir, entry.folder)
+    tables: Tables = {}
     for relative, recorded in entry.files.items():
-        file = inside(folder, relative)
-        if not file.exists() or sha256_file(file) != recorded.sha256:
-            raise UserError(f"{file}: is missing or damaged; {again}")
-    return TaskData(folder, entry.description, entry.sha256)
+        path = inside(folder, relative)
+        tables.setdefault(recorded.configuration, {})[recorded.split] = _read(path, recorded.sha256, again)
+    return TaskData(tables, entry.description, entry.sha256)
+
+
+def _read(path: Path, sha256: str, again: str) -> pa.Table:
+    """A Parquet file with this hash. What is parsed are the bytes that were hashed."""
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise UserError(f"{path}: is not the file that was written; {again}")
+        return pq.read_table(pa.BufferReader(content))
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path}: cannot be read ({one_line(error)}); {again}") from None

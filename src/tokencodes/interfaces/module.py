@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from tokencodes.interfaces.form import CodeForm, TableForm
 
@@ -50,7 +51,9 @@ class CodeInput(nn.Module):
             setattr(self, name, values)
 
     def forward(self, ids: Tensor) -> Tensor:
-        codes = self.codebook[ids].float()
+        codes = F.embedding(
+            ids, self.codebook
+        ).float()  # refuses an id below 0, which indexing would count from the end
         match self.kind:
             case "tile":
                 x = codes.repeat(*(1,) * (codes.dim() - 1), self.repeats)[..., : self.d_model]

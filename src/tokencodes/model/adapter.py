@@ -49,7 +49,7 @@ def to_transformer(adapter: TokenCodesForCausalLM) -> Transformer:
     return model.eval()
 
 
-def load(path: Path) -> TokenCodesForCausalLM:
-    """Load a model directory in float32 on the CPU, strictly (see `hf.TokenCodesForCausalLM.from_pretrained`)."""
+def load(path: Path, *, verify: bool = True) -> TokenCodesForCausalLM:
+    """Load a model directory in float32 on the CPU, strictly (see `hf.TokenCodesPreTrainedModel.from_pretrained`)."""
     transformers.utils.logging.disable_progress_bar()
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, verify=verify).eval()

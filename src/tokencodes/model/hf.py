@@ -6,17 +6,22 @@ logits are the same. A model that is loaded from disk is refused unless every te
 has the hash that its config states (or that of its rounded values, if the model was saved in half precision).
 """
 
+import importlib
+import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.utils.generic import can_return_tuple
 from transformers.utils.output_capturing import capture_outputs
 
 from tokencodes.interfaces import module
+from tokencodes.model import origin
 from tokencodes.model.hf_config import TokenCodesConfig
 from tokencodes.model.transformer import Block, Decoder
 
@@ -34,12 +39,25 @@ class TokenCodesPreTrainedModel(PreTrainedModel):
     _can_record_outputs = {"hidden_states": Block}  # noqa: RUF012  output_hidden_states=True, as Transformers' own models
 
     @classmethod
-    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | os.PathLike[str] | None,
+        *args: Any,
+        output_loading_info: bool = False,
+        verify: bool = True,
+        **kwargs: Any,
+    ) -> Any:
         """As in Transformers, but a missing, unknown or mis-shaped tensor and a changed code book are errors.
 
-        Raises ValueError with the names of what is wrong.
+        So are a config and weights whose hashes are not those in the folder's tokencodes.json, if it has one; to hash
+        the weights takes a second per GB, and `verify=False` skips it. Raises ValueError with the names of what is
+        wrong.
         """
-        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        if verify and pretrained_model_name_or_path is not None:
+            folder = Path(pretrained_model_name_or_path, kwargs.get("subfolder") or "")
+            if problem := origin.problem(folder):
+                raise ValueError(f"{folder}: {problem}; get the model again, or pass verify=False if you changed it")
+        model, info = super().from_pretrained(pretrained_model_name_or_path, *args, output_loading_info=True, **kwargs)
         problems = [
             f"{what}: {', '.join(sorted(map(str, info[key])))}"
             for key, what in (
@@ -52,8 +70,27 @@ class TokenCodesPreTrainedModel(PreTrainedModel):
         if not problems:
             problems = buffer_differences(model)
         if problems:
-            raise ValueError(f"{args[0] if args else cls.__name__}: {'; '.join(problems)}")
+            raise ValueError(f"{pretrained_model_name_or_path or cls.__name__}: {'; '.join(problems)}")
         return (model, info) if output_loading_info else model
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """As in Transformers; a model whose config names its code (`auto_map`) is saved with that code."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if getattr(self.config, "auto_map", None) and __name__.startswith("tokencodes."):
+            # By a relative name: without the package, Transformers itself copies the code that it has loaded.
+            importlib.import_module(".standalone", __package__).write(Path(save_directory))
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:
+        """As in Transformers for a trainable table. Raises ValueError for codes, which no new token has."""
+        table = self.get_input_embeddings()
+        if isinstance(table, module.CodeInput):
+            if new_num_tokens not in (None, self.config.vocab_size):
+                raise ValueError(
+                    f"this model has codes for {self.config.vocab_size} tokens and none for others, so it cannot be "
+                    f"resized to {new_num_tokens}; train a model with a code book for the new vocabulary"
+                )
+            return table
+        return super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
 
     def _init_weights(self, part: nn.Module) -> None:
         super()._init_weights(part)
@@ -97,7 +134,8 @@ class TokenCodesModel(TokenCodesPreTrainedModel):
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
         source = input_ids if inputs_embeds is None else inputs_embeds
-        length, past = source.shape[1], cache.get_seq_length() if cache is not None else 0
+        length, past = source.shape[1], 0 if cache is None else int(cache.get_seq_length())
+        keys = past + length if cache is None else cached_keys(cache, length)
         if position_ids is None:
             position_ids = torch.arange(past, past + length, device=source.device)
             if attention_mask is not None and attention_mask.dim() == 2:
@@ -106,7 +144,7 @@ class TokenCodesModel(TokenCodesPreTrainedModel):
             input_ids,
             inputs=inputs_embeds,
             positions=position_ids,
-            mask=allowed(attention_mask, length, past, source.device),
+            mask=allowed(attention_mask, length, past, keys, source.device),
             cache=cache,
         )
         return BaseModelOutputWithPast(last_hidden_state=hidden, cache=cache)
@@ -170,8 +208,23 @@ def settled(options: dict[str, Any], cache: Any, known: set[str]) -> Any:
     return cache if old is None else old
 
 
-def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor | None:
-    """Where attention may look: bool (B or 1, 1, T, past + T), or None for the plain causal case.
+def cached_keys(cache: Any, length: int) -> int:
+    """Keys that attention sees with `length` more tokens: a cache of fixed size returns empty places too.
+
+    Raises ValueError for a cache that has dropped keys (a sliding window) or has no room for the tokens.
+    """
+    keys, offset = cache.get_mask_sizes(length, 0)
+    past = int(cache.get_seq_length())
+    if offset or keys < past + length:
+        raise ValueError(
+            f"the cache has {keys - past if not offset else 0} free places for {length} tokens; this model needs one "
+            "that keeps all of them"
+        )
+    return int(keys)
+
+
+def allowed(attention_mask: Tensor | None, length: int, past: int, keys: int, device: torch.device) -> Tensor | None:
+    """Where attention may look: bool (B or 1, 1, T, `keys`), or None for the plain causal case of past + T keys.
 
     A query at a padded position sees itself, so that its softmax is defined; nothing reads the result. A mask of four
     dimensions is returned as it is.
@@ -179,13 +232,14 @@ def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch
     if attention_mask is not None and attention_mask.dim() == 4:
         return attention_mask
     padded = attention_mask is not None and not bool(attention_mask.all())
-    if not padded and (past == 0 or length == 1):
+    if not padded and keys == past + length and (past == 0 or length == 1):
         return None
-    keys = torch.arange(past + length, device=device)
+    places = torch.arange(keys, device=device)
     queries = torch.arange(past, past + length, device=device)[:, None]
-    mask = (keys <= queries)[None, None]
+    mask = (places <= queries)[None, None]
     if padded:
-        mask = mask & attention_mask[:, None, None, :].bool() | (keys == queries)
+        known = F.pad(attention_mask.bool(), (0, keys - attention_mask.shape[1]), value=True)
+        mask = mask & known[:, None, None, :] | (places == queries)
     return mask
 
 

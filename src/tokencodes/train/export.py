@@ -203,4 +203,4 @@ def _fill(
             shutil.copyfile(tokenizer / name, folder / name)
     standalone.write(folder)
     write_text(folder / "README.md", readme)
-    Origin(**facts, model_sha256=sha256_file(folder / "model.safetensors")).write(folder / origin.FILE)
+    Origin(**facts, **origin.hashes(folder)).write(folder / origin.FILE)
