@@ -128,7 +128,7 @@ def read_merged(files: Sequence[Path | str], overrides: Mapping[str, Any]) -> Co
     for path in files:
         value = _merged(value, read_yaml(path))
     try:
-        value = _merged(value, typed(dict(overrides)))
+        value = _merged(value, typed(overrides))
     except ValueError as error:
         raise UserError(f"--config: {error}") from None
     settings = parse(Config, value, ", ".join([*map(str, files), *(["--config"] if overrides else [])]))

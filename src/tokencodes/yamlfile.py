@@ -9,7 +9,7 @@ One kind of value is accepted: 1e-5 is a number, although PyYAML takes it for te
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,20 +82,20 @@ def parse_yaml(text: str, where: str) -> Any:
         raise UserError(f"{where}: not valid YAML ({one_line(error)}); correct it there") from None
 
 
-def typed(value: Any) -> Any:
-    """A value of Snakemake's `--config KEY=VALUE`, in which what lists and mappings hold is text: with typed values.
+def typed(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of Snakemake's `--config KEY=VALUE`, with a type for what their lists and mappings hold as text.
 
-    Raises ValueError as `read_yaml` does.
+    Raises ValueError for a value that `read_yaml` would refuse.
     """
+    return {key: _text(value) if isinstance(value, str) else _typed(value) for key, value in overrides.items()}
+
+
+def _typed(value: Any) -> Any:
     if isinstance(value, str):
-        return _text(value)
+        return _plain(value)
     if isinstance(value, dict):
-        return {_text(str(key)): _typed_inside(each) for key, each in value.items()}
-    return [_typed_inside(each) for each in value] if isinstance(value, list) else value
-
-
-def _typed_inside(value: Any) -> Any:
-    return _plain(value) if isinstance(value, str) else typed(value)
+        return {_text(key): _typed(each) for key, each in value.items()}
+    return [_typed(each) for each in value] if isinstance(value, list) else value
 
 
 def dump(value: Strict) -> str:
