@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from tokencodes import codeversion, config, triggers
-from tokencodes.errors import EXIT_USER_ERROR, UserError
-from tokencodes.evaluate import packaged
+from tokencodes.errors import EXIT_USER_ERROR, UserError, lines
 from tokencodes.files import differences, digest, lock_file, locked, read_json, write_text
 from tokencodes.layout import Layout, model_name
-from tokencodes.spec import parse
 from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
-from tokencodes.yamlfile import read_yaml
 
 QUEUE_INTERVAL_S = 15  # between two looks at Slurm's queue
 DIFFERENCES_SHOWN = 3
@@ -37,21 +34,9 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        for line in str(error).splitlines():
+        for line in lines(error):
             print(f"tokencodes: error: {line}", file=sys.stderr)
         raise SystemExit(EXIT_USER_ERROR) from None
-
-
-def read_settings(value: dict[str, Any], files: Sequence[str], *, overridden: bool) -> config.Config:
-    """The config that Snakemake merged from files and, if `overridden`, from `--config`: validated.
-
-    Raises UserError, a line for each problem, with the files' names.
-    """
-    for path in files:
-        read_yaml(path)  # names the line of a syntax error and of a key that stands twice
-    settings = parse(config.Config, value, ", ".join([*files, *(["--config"] if overridden else [])]))
-    packaged.check(settings.evaluate)
-    return settings
 
 
 def put_stages_on_path() -> None:

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tokencodes.files import expanded
+
 MODEL = re.compile(r"(?P<interface>[a-z0-9][a-z0-9_.]*)-s(?P<seed>\d+)")
 TASK = re.compile(r"(?P<task>.+)-(?P<shots>\d+)shot")
 
@@ -42,7 +44,7 @@ class Layout:
     @classmethod
     def of(cls, results: str, name: str) -> "Layout":
         """The layout of the run `name` under the config's `results`, which may begin with `~`."""
-        return cls(str(Path(results, name).expanduser()))
+        return cls(str(expanded(Path(results, name))))
 
     # -------------------------------------------------------------- the run
 

@@ -28,9 +28,9 @@ def config_files():
     return [os.path.relpath(path) for path in workflow.configfiles]
 
 
-def config_is_overridden():
-    """Whether `--config` changes keys of the files."""
-    return bool(workflow.config_settings.config)
+def config_overrides():
+    """What `--config KEY=VALUE` of this call says."""
+    return workflow.config_settings.config
 
 
 def training_to_run():
