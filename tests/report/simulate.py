@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from tokencodes import config, files
 from tokencodes.data.manifest import ShardTiming, StoreManifest
-from tokencodes.evaluate.scores import write_documents
+from tokencodes.evaluate.scores import Scores, write_documents
 from tokencodes.evaluate.spec import Task
 from tokencodes.interfaces.vocabulary import bits_needed
 from tokencodes.model.shape import Params
@@ -59,6 +59,9 @@ def write_json(path: Path, value: Any) -> None:
     """Write JSON. A record that a test has changed gets the digests that its stage would have given it."""
     if isinstance(value, dict) and VERSION in value:
         value = {key: part for key, part in value.items() if key not in (VERSION, DIGEST)}
+        documents_file = path.with_suffix(".parquet")
+        if "documents_sha256" in value and documents_file.exists():
+            value["documents_sha256"] = files.sha256_file(documents_file)
         if "shards" in value:
             value["sha256"] = files.digest({key: part for key, part in value.items() if key != "sha256"})
         value = {VERSION: Record.version, **value}
@@ -260,26 +263,28 @@ def evaluation(interface: str, seed: int, task: Task, columns: dict[str, Any]) -
         value = value_of(metric, columns)
         stderr = math.sqrt(value * (1 - value) / (n - 1)) if metric.startswith("acc") else 0.05 * value
         metrics[metric] = {"value": value, "stderr": stderr, "chance": chance, "higher_is_better": higher}
-    return {
-        "model": f"models/{interface}-s{seed}",
-        "interface": interface,
-        "seed": seed,
-        "task": task.name,
-        "task_version": 1.0,
-        "shots": task.shots,
-        "limit": task.limit,
-        "n": n,
-        "data": "invented",
-        "label": LABELS[task.name],
-        "metrics": metrics,
-        "model_sha256": "c" * 64,
-        "data_sha256": "d" * 64,
-        "harness": "lm_eval 0.4.12",
-        "engine": "tokencodes",
-        "versions": {"torch": "2.13.0", "lm_eval": "0.4.12", "python": "3.11.9"},
-        "wall_s": 4.25,
-        "truncated": 0,
-    }
+    return Scores(
+        model=f"{interface}-s{seed}",
+        interface=interface,
+        seed=seed,
+        task=task.name,
+        task_version=1.0,
+        shots=task.shots,
+        limit=task.limit,
+        n=n,
+        data="invented",
+        label=LABELS[task.name],
+        metrics=metrics,
+        model_sha256="c" * 64,
+        tokenizer_sha256="a" * 64,
+        data_sha256="d" * 64,
+        documents_sha256="0" * 64,  # write_json puts that of the file beside it
+        harness="lm_eval 0.4.12",
+        engine="tokencodes",
+        versions={"torch": "2.13.0", "lm_eval": "0.4.12", "python": "3.11.9"},
+        wall_s=4.25,
+        truncated=0,
+    ).content()
 
 
 def final(

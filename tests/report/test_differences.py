@@ -13,7 +13,7 @@ from tokencodes import config
 from tokencodes.analysis import paired, seeds
 from tokencodes.errors import UserError
 from tokencodes.evaluate.scores import write_documents
-from tokencodes.report import differences, findings
+from tokencodes.report import differences, findings, paper
 from tokencodes.report.results import read
 from tokencodes.spec import parse
 
@@ -73,7 +73,7 @@ def test_gaps_nan_and_refusals_are_seen(settings, folder):
 
 @pytest.mark.parametrize("gap", [0, 30])
 def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings, folder, gap):
-    """Every document right against `gap` of 100 wrong; a likelihood that is less by a nat a document."""
+    """Every document right against `gap` of 100 wrong; a likelihood that is less by a nat per document."""
     for interface in ("learned", "gf2"):
         worse = interface == "gf2"
         for task, columns in (
@@ -87,10 +87,10 @@ def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings,
             result = json.loads(stem.with_suffix(".json").read_text())
             if task == "piqa":
                 result["metrics"] = {"acc": result["metrics"]["acc"] | {"value": 1 - gap * worse / 100}}
-            write_json(stem.with_suffix(".json"), result)
             n = len(next(iter(columns.values())))
             ids = {"doc_id": list(range(n)), "doc_sha256": [str(i) for i in range(n)]}
             write_documents(stem.with_suffix(".parquet"), ids | columns)
+            write_json(stem.with_suffix(".json"), result)
     cells = {row[:2]: row for row in differences.differences(read(settings, folder, with_curves=False)).rows}
     said = "worse" if gap else "no"
     assert cells["PIQA, acc", "gf2"][-1] == said
@@ -151,7 +151,7 @@ def paper_run(settings, tmp_path):
             result["metrics"]["acc_norm"] |= {"value": score + shift, "stderr": stderr}
             write_json(tmp_path / f"eval/binary16-s{seed}/hellaswag-0shot.json", result)
         results = read(chosen, tmp_path, with_curves=False)
-        rows = table_rows(differences.against_paper(results), task="hellaswag", metric="acc_norm")
+        rows = table_rows(paper.against(results), task="hellaswag", metric="acc_norm")
         return {row["interface"]: row for row in rows}
 
     return make
@@ -177,16 +177,16 @@ def test_what_is_not_there_is_empty(paper_run):
 
 def test_other_sizes_budgets_and_data_are_named(paper_run, settings, folder, tmp_path):
     assert paper_run(0.5, stderr=None)["binary16"]["verdict"] == "not tested: no standard error"
-    table = differences.against_paper(read(settings, folder, with_curves=False))
+    table = paper.against(read(settings, folder, with_curves=False))
     assert {row["verdict"] for row in table.records} == {"not comparable: size, budget, data"}
     assert all(row["z"] is None for row in table.records)
-    rows = differences.against_paper(read(simulate.controls(settings), tmp_path, with_curves=False)).rows
+    rows = paper.against(read(simulate.controls(settings), tmp_path, with_curves=False)).rows
     (row,) = (row for row in rows if row[0].startswith("OpenBookQA") and row[1] == "gf2")
     assert row[3:] == ("", "", "", ""), "the paper does not give OpenBookQA of GF2"
 
 
 def test_power_is_that_of_the_papers_difference(settings, folder):
-    table = differences.power(read(settings, folder, with_curves=False))
+    table = paper.power(read(settings, folder, with_curves=False))
     (row,) = table_rows(table, task="piqa", interface="gf2")
     a, b = (documents(folder, name, 0, "piqa", "acc") for name in ("gf2", "learned"))
     assert row["paper: difference"] == pytest.approx(71.16 - 72.69)
@@ -237,9 +237,7 @@ def test_an_approximate_figure_is_not_tested(settings, tmp_path):
     task = next(task for task in chosen.evaluate.tasks if task.name == "mmlu")
     columns = simulate.documents(task, np.random.default_rng(0), 0, 50)
     write_json(folder / "eval/learned-s0/mmlu-0shot.json", simulate.evaluation("learned", 0, task, columns))
-    rows = table_rows(
-        differences.against_paper(read(chosen, folder, with_curves=False)), task="mmlu", interface="learned"
-    )
+    rows = table_rows(paper.against(read(chosen, folder, with_curves=False)), task="mmlu", interface="learned")
     (row,) = (row for row in rows if row["paper: value"] is not None)
     assert (row["verdict"], row["z"], row["difference"]) == ("not tested: approximate", None, None)
 
@@ -251,14 +249,14 @@ def test_few_seeds_agree_further(paper_run):
 
 
 def test_a_unit_that_the_metric_does_not_name_is_named(settings, tmp_path):
-    """A difference of word perplexities is one of nats a word."""
+    """A difference of word perplexities is one of nats per word."""
     chosen = simulate.paper_size(settings)
     folder = tmp_path / "run"
     task = next(task for task in chosen.evaluate.tasks if task.name == "wikitext")
     for position, interface in enumerate(("learned", "gf2")):
         columns = simulate.documents(task, np.random.default_rng(0), position, 50)
         path = folder / f"eval/{interface}-s0/wikitext-0shot.json"
-        write_json(path, simulate.evaluation(interface, 0, task, columns))
         write_documents(path.with_suffix(".parquet"), columns)
+        write_json(path, simulate.evaluation(interface, 0, task, columns))
     rows = {row[:2]: row for row in differences.differences(read(chosen, folder, with_curves=False)).rows}
-    assert rows["WikiText, word_perplexity (nats a word)", "gf2"][3] != "–"
+    assert rows["WikiText, word_perplexity (nats per word)", "gf2"][3] != "–"

@@ -155,12 +155,12 @@ def test_one_wide_interval_does_not_set_the_axis_for_all(settings, tmp_path):
     results = read(chosen, simulate.results(chosen, tmp_path / "x"))
     figure = figures.differences(results)
     (limits,) = {axes.get_xlim() for axes in figure.axes}
-    found = [each.row.found for each in differences.against_baseline(results) if each.row.unit == FRACTION]
-    ends = np.array([100 * abs(end) for each in found for end in (each.low, each.high)])
+    rows = [row for row in differences.paired_rows(results) if row["unit"] == FRACTION]
+    ends = np.array([100 * abs(row[end]) for row in rows for end in ("low", "high")])
     ends = ends[np.isfinite(ends)]
     arrows = [line for axes in figure.axes for line in axes.lines if line.get_marker() in ("<", ">")]
     assert limits[1] == -limits[0] and len(arrows) == (ends > limits[1]).sum() > 0
-    assert all(abs(100 * each.difference) <= limits[1] for each in found)
+    assert all(abs(100 * row["difference"]) <= limits[1] for row in rows)
 
 
 def test_benchmark_marks_are_the_scores(drawn, settings):

@@ -10,7 +10,8 @@ from simulate import write_json
 
 from tokencodes import config
 from tokencodes.errors import UserError
-from tokencodes.report.results import published, read
+from tokencodes.report.published import published
+from tokencodes.report.results import read
 from tokencodes.spec import parse
 
 # The paper's table as printed: task, metric, Learned, Binary16, GF2.

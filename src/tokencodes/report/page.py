@@ -23,9 +23,10 @@ from tokencodes.errors import UserError
 from tokencodes.files import write_text
 from tokencodes.interfaces.spec import is_fixed
 from tokencodes.layout import Layout, model_name
-from tokencodes.report import differences, findings, render, tables
+from tokencodes.report import differences, findings, paper, render, tables
 from tokencodes.report.render import GAP, Table
-from tokencodes.report.results import Results, read
+from tokencodes.report.results import STORE, Results, read
+from tokencodes.train.final import Final
 from tokencodes.yamlfile import dump
 
 SECTIONS = (
@@ -86,8 +87,8 @@ def numbered(results: Results) -> list[Table]:
         tables.accounting(results),
         tables.comparison(results),
         differences.differences(results),
-        differences.power(results),
-        differences.against_paper(results),
+        paper.power(results),
+        paper.against(results),
         differences.losses(results),
         tables.training(results),
         data_in_short(results),
@@ -131,12 +132,12 @@ def _commit(results: Results) -> str | None:
 
 def notice(results: Results) -> str:
     """What a reader must know before the first number; nothing for a run of the paper's size and data."""
-    if findings.is_paper_size(results):
-        few, many = differences.comparable(results)
+    if not paper.unlike(results):
+        few, many = paper.comparable(results)
         return (
             "" if few == many else f"{findings.comparability(results)} What is no target stands for orientation only."
         )
-    if findings.is_toy(results):
+    if paper.is_toy(results):
         return (
             "A toy run, far smaller than the paper's: benchmark scores near chance are to be expected, and they rank "
             "nothing. It shows that each part works; the paper's figures stand beside for orientation only."
@@ -216,47 +217,40 @@ def checks(results: Results) -> Table:
 
 def details(results: Results) -> Table:
     """What each check says it found."""
-    rows = results.checks.to_dict("records")
-    return Table(
+    return Table.of(
+        results.checks.to_dict("records"),
+        {
+            "Model": lambda row: model_name(row["interface"], row["seed"]),
+            "Check": lambda row: row["name"],
+            "Outcome": lambda row: "passed" if row["passed"] else "FAILED",
+            "Detail": lambda row: render.clean(row["detail"]),
+        },
         name="details",
         caption="What each check found.",
-        header=("Model", "Check", "Outcome", "Detail"),
-        rows=tuple(
-            (
-                model_name(row["interface"], row["seed"]),
-                row["name"],
-                "passed" if row["passed"] else "FAILED",
-                render.clean(row["detail"]),
-            )
-            for row in rows
-        ),
-        records=(),
     )
 
 
 def models(results: Results) -> Table:
     """Where and how long each model was trained, and what identifies it."""
-    rows = []
-    for interface, seed in results.models():
-        final = results.finals.get((interface, seed), {})
-        rows.append(
-            (
-                model_name(interface, seed),
-                duration(final.get("wall_s")),
-                energy(final.get("energy_j")),
-                plain(final.get("hardware")),
-                *(str(final.get(key) or GAP)[:SHORT_HASH] for key in ("model_sha256", "run_sha256", "code")),
-            )
-        )
-    return Table(
+
+    def of(final: Final | None, key: str) -> Any:
+        return getattr(final, key, None)
+
+    return Table.of(
+        [{"model": model_name(*model), "final": results.finals.get(model)} for model in results.models()],
+        {
+            "Model": lambda row: row["model"],
+            "Training time": lambda row: duration(of(row["final"], "wall_s")),
+            "Energy": lambda row: energy(of(row["final"], "energy_j")),
+            "Hardware": lambda row: plain(of(row["final"], "hardware")),
+        }
+        | {
+            title: lambda row, key=key: str(of(row["final"], key) or GAP)[:SHORT_HASH]
+            for title, key in (("Weights", "model_sha256"), ("Run settings", "run_sha256"), ("Code", "code"))
+        },
+        source=lambda row: f"runs/{row['model']}/final.json" if row["final"] else "",
         name="models",
         caption=f"Trained models. Hashes are cut. Energy: of the GPUs, by their counters; {GAP}: not measured.",
-        header=("Model", "Training time", "Energy", "Hardware", "Weights", "Run settings", "Code"),
-        rows=tuple(rows),
-        records=(),
-        sources=tuple(
-            f"runs/{model_name(*model)}/final.json" if model in results.finals else "" for model in results.models()
-        ),
     )
 
 
@@ -338,7 +332,7 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
         scores += " Marks are means over seeds, ticks the seeds, intervals of the mean standard error."
         losses += " Means over seeds; bands: range of the held-out loss."
     losses += " Middle: the end of the run, larger. Right: the final losses, the least on top."
-    if differences.comparable(results)[0]:
+    if paper.comparable(results)[0]:
         scores += " Hollow diamonds: the paper's published results."
     bars = "Trainable parameters by interface; beside each bar the total and the difference to the learned table."
     gaps = (
@@ -355,7 +349,7 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
         "benchmarks": ("Figure 2", scores, "eval/"),
         "differences": ("Figure 3", gaps, "eval/*/*.parquet"),
         "loss": ("Figure 4", losses, "runs/*/metrics.jsonl"),
-        "data": ("Figure 5", corpus, "data/store/manifest.json"),
+        "data": ("Figure 5", corpus, STORE),
     }
 
 
@@ -391,18 +385,17 @@ def pictures(results: Results) -> dict[str, dict[str, Any]]:
 
 def versions(results: Results) -> str:
     """Versions of the packages that made the models; where models differ, all of them."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, dict[str, None]] = {}
     for final in results.finals.values():
-        for package, version in (final.get("versions") or {}).items():
-            if str(version) not in found.setdefault(package, []):
-                found[package].append(str(version))
-    return ", ".join(f"{package} {' and '.join(seen)}" for package, seen in sorted(found.items()))
+        for package, version in final.versions.items():
+            versions.setdefault(package, {})[version] = None
+    return ", ".join(f"{package} {' and '.join(seen)}" for package, seen in sorted(versions.items()))
 
 
 def hashes(results: Results) -> list[tuple[str, str]]:
     """What identifies the data that all models share."""
     store = results.store or {}
-    names = [("store manifest", results.files.get("data/store/manifest.json"))]
+    names = [("store manifest", results.files.get(STORE))]
     names += [("tokenizer", store.get("tokenizer_sha256")), ("data settings", store.get("data_sha256"))]
     return [(name, value or GAP) for name, value in names]
 
