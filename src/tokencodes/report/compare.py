@@ -30,12 +30,12 @@ COLUMNS = ("task", "shots", "label", "metric", "unit", "lower", "missing", *STAT
 
 
 def row(
-    task: str, shots: int, label: str, metric: str, found: Difference | None = None, *,
+    task: str, shots: int, label: str, metric: str, statistics: Difference | None = None, *,
     unit: str = "", lower: bool = False, missing: str = "",
 ) -> Record:  # fmt: skip
     """One score of one task: A - B in `unit`, the fields of Difference; None in a gap, and `missing` says whose."""
-    statistics = asdict(found) if found else dict.fromkeys(STATISTICS)
-    return dict(zip(COLUMNS, (task, shots, label, metric, unit, lower, missing), strict=False)) | statistics
+    numbers = asdict(statistics) if statistics else dict.fromkeys(STATISTICS)
+    return dict(zip(COLUMNS, (task, shots, label, metric, unit, lower, missing), strict=False)) | numbers
 
 
 def of_task(pairs: Sequence[tuple[Evaluation, Evaluation]], metrics: Sequence[str] | None = None) -> list[Record]:
@@ -68,15 +68,15 @@ def of_losses(pairs: Sequence[tuple[Model, Model]]) -> list[Record]:
     every = [final for both in finals for final in both]
     if not any(every):
         return []
-    missing, found = "", None
+    missing, statistics = "", None
     if None in every:
         names = _lacking(pairs, [[final is not None for final in both] for both in finals])
         missing = f"no finished run of {names}"
     elif len({final.store_sha256 for final in every}) > 1:
         missing = "not on the same held-out windows"
     else:
-        found = means_over_seeds(*np.array([[final.val_loss for final in both] for both in finals]).T)
-    return [row(HELD_OUT, 0, "Held-out loss", "", found, unit=HELD_OUT_UNIT, lower=True, missing=missing)]
+        statistics = means_over_seeds(*np.array([[final.val_loss for final in both] for both in finals]).T)
+    return [row(HELD_OUT, 0, "Held-out loss", "", statistics, unit=HELD_OUT_UNIT, lower=True, missing=missing)]
 
 
 def of_models(a: Sequence[Model], b: Sequence[Model]) -> pd.DataFrame:

@@ -462,12 +462,12 @@ def _named_bars(axes: Axes, bars: list[tuple[str, int]], colours: list[str], end
 
 def _lengths(results: Results, axes: Axes) -> None:
     """Encoded documents by number of tokens, on a logarithmic axis; the least that is kept as a line."""
-    least, found = results.settings.data.min_tokens, results.bins()
+    least, bins = results.settings.data.min_tokens, results.bins()
     axes.set_title("Documents by length")
-    if not found:
+    if not bins:
         empty(axes, "lengths were not counted")
         return
-    low, high, kept, short = (np.array(column, dtype=float) for column in zip(*found, strict=True))
+    low, high, kept, short = (np.array(column, dtype=float) for column in zip(*bins, strict=True))
     axes.set_xscale("log")
     axes.bar(low, short, width=high - low, align="edge", color=DROPPED, edgecolor="white", linewidth=0.3,
              label="too short")  # fmt: skip

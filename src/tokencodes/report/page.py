@@ -196,13 +196,13 @@ def checks(results: Results) -> Table:
     interfaces = list(results.settings.interfaces)
 
     def outcome(name: str, interface: str) -> str:
-        found = rows[(rows.name == name) & (rows.interface == interface)]
-        if not len(found):
+        each = rows[(rows.name == name) & (rows.interface == interface)]
+        if not len(each):
             return GAP
-        if len(failed := found[found.passed.ne(True)]):
+        if len(failed := each[each.passed.ne(True)]):
             return "FAILED" + ("" if len(results.settings.seeds) == 1 else f" (seed {_distinct(failed.seed)})")
-        missing = len(found) < len(results.settings.seeds)
-        return f"passed [{len(found)} of {len(results.settings.seeds)}]" if missing else "passed"
+        missing = len(each) < len(results.settings.seeds)
+        return f"passed [{len(each)} of {len(results.settings.seeds)}]" if missing else "passed"
 
     return Table(
         name="checks",
@@ -258,19 +258,19 @@ def evaluations(results: Results) -> Table:
     """How each benchmark was scored, over all models."""
     rows, sources = [], []
     for task in results.settings.evaluate.tasks:
-        found = results.evaluations
-        found = found[(found.task == task.name) & (found.shots == task.shots)]
+        scored = results.evaluations
+        scored = scored[(scored.task == task.name) & (scored.shots == task.shots)]
         rows.append(
             (
                 results.label(task),
                 *(
-                    _distinct(found[column]) if len(found) else GAP
+                    _distinct(scored[column]) if len(scored) else GAP
                     for column in ("task_version", "n", "data", "truncated", "harness", "engine")
                 ),
-                duration(float(found.wall_s.fillna(0).sum()) if len(found) else None),
+                duration(float(scored.wall_s.fillna(0).sum()) if len(scored) else None),
             )
         )
-        sources.append(tables.pattern(results, found.path))
+        sources.append(tables.pattern(results, scored.path))
     return Table(
         name="evaluations",
         caption="Scoring. Time is summed over models; truncated: documents whose context was cut to fit.",
