@@ -43,7 +43,6 @@ SECTIONS = (
 )
 PX_PER_PT = 96 / 72
 SHARDS_SHOWN = 12  # so many stand in the table of the data; more are folded away below it
-ALL_BELOW = "/*/"  # the folders in a folder, as a shell writes it
 SHORT_HASH = 12  # hex digits shown in a table; the whole hash is in the file that is named
 
 
@@ -54,14 +53,13 @@ def write(settings: Config, results_dir: Path | str, out_html: Path | str) -> No
 
 def html(results: Results) -> str:
     """The page's text."""
-    package = resources.files("tokencodes.report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["breakable"] = breakable
-    template = environment.from_string(package.joinpath("page.html").read_text(encoding="utf-8"))
+    template = environment.from_string(_template("page.html"))
     settings = results.settings
     return template.render(
         name=settings.name,
-        style=package.joinpath("page.css").read_text(encoding="utf-8").strip(),
+        style=_template("page.css").strip(),
         setting=setting(results),
         sections=SECTIONS,
         notice=notice(results),
@@ -404,71 +402,24 @@ def hashes(results: Results) -> list[tuple[str, str]]:
 
 
 def commands(results: Results) -> list[tuple[str, list[str]]]:
-    """Command lines, by part, that make each part of this run again; quoted for a shell."""
+    """Command lines, by part, that make each part of this run again: rerun.txt, with each value quoted for a shell."""
     settings = results.settings
-    layout = Layout(f"{settings.results}/{settings.name}")
     interface, seed = results.models()[0]
-    model, last = model_name(interface, seed), model_name(*results.models()[-1])
-    codes = ["--codes", layout.codes(interface)] if is_fixed(settings.interfaces[interface]) else []
-    of_config = ["--config", layout.config]
-    snakemake = ["--profile", "workflow/profiles/local", "--configfile", layout.config]
-    drawings = ["tables", "figures", "report"]
-    of_run = ["--run-dir", layout.run(model)]
-    trained = [*codes, "--out", layout.run(model)]
-    exported = ["--tokenizer", layout.tokenizer, *codes, "--out", layout.model(model)]
-    checked = ["--store", layout.store, *codes, "--out", layout.validation(model)]
-    parts: list[tuple[str, list[list[str]]]] = [
-        ("All that is missing or out of date", [["snakemake", *snakemake]]),
-        ("Tables, figures and this page alone", [["snakemake", *drawings, *snakemake, "--forcerun", *drawings]]),
-        ("Parameters", [["tokencodes", "params", *of_config, "--out", layout.params]]),
-        ("Data", _data_commands(results, layout)),
-        (
-            "Training and export",
-            [
-                *([["tokencodes", "codes", *of_config, "--interface", interface, "--out", codes[1]]] if codes else []),
-                ["tokencodes", "train", "--run", f"{layout.run(model)}/run.yaml", "--store", layout.store, *trained],
-                ["tokencodes", "export", *of_run, *exported],
-            ],
-        ),
-        ("Checkpoint validation", [["tokencodes", "validate", "--model", layout.model(model), *of_run, *checked]]),
-        ("Two models compared", [["tokencodes", "compare", layout.eval(model), layout.eval(last)]]),
-        ("Scoring", _scoring_commands(results, layout, model)),
-        (
-            "Tables, figures, page",
-            [
-                ["tokencodes", "tables", *of_config, "--results", layout.root],
-                ["tokencodes", "figures", *of_config, "--results", layout.root],
-                ["tokencodes", "report", *of_config, "--results", layout.root, "--out", layout.report],
-            ],
-        ),
-    ]
-    return [(title, [" ".join(map(_quoted, words)) for words in lines]) for title, lines in parts]
+    text = jinja2.Environment(  # noqa: S701  no HTML
+        undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=lambda value: shlex.quote(str(value))
+    )
+    shown = text.from_string(_template("rerun.txt")).render(
+        layout=Layout(f"{settings.results}/{settings.name}"),
+        interface=interface,
+        fixed=is_fixed(settings.interfaces[interface]),
+        model=model_name(interface, seed),
+        last=model_name(*results.models()[-1]),
+        shard=((results.store or {}).get("shards") or [{"name": "SHARD"}])[0]["name"],
+        tasks=settings.evaluate.tasks[:1],
+    )
+    _, *parts = re.split(r"^# (.*)\n", shown, flags=re.MULTILINE)
+    return [(title, lines.splitlines()) for title, lines in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def _quoted(word: str) -> str:
-    """A word for a shell; a final star stays one."""
-    return f"{shlex.quote(word.removesuffix(ALL_BELOW))}{ALL_BELOW}" if word.endswith(ALL_BELOW) else shlex.quote(word)
-
-
-def _data_commands(results: Results, layout: Layout) -> list[list[str]]:
-    name = ((results.store or {}).get("shards") or [{"name": "SHARD"}])[0]["name"]
-    of_config = ["--config", layout.config]
-    of_shard = [*of_config, "--shard", name]
-    prepared = ["--raw", layout.raw(name), "--tokenizer", layout.tokenizer, "--out", layout.shard(name)]
-    return [
-        ["tokencodes", "tokenizer", *of_config, "--out", layout.tokenizer],
-        ["tokencodes", "download", *of_shard, "--out", layout.raw(name)],
-        ["tokencodes", "prepare", *of_shard, *prepared],
-        ["tokencodes", "index", *of_config, "--shards", layout.store + ALL_BELOW, "--out", layout.store_manifest],
-    ]
-
-
-def _scoring_commands(results: Results, layout: Layout, model: str) -> list[list[str]]:
-    of_config, folder = ["--config", layout.config], f"{layout.data}/benchmarks"
-    lines = [["tokencodes", "benchmarks", *of_config, "--out", folder]]
-    for task in results.settings.evaluate.tasks[:1]:
-        what = ["--model", layout.model(model), "--task", task.name, "--shots", str(task.shots)]
-        from_where = ["--benchmarks", folder, "--store", layout.store]
-        to = ["--out", layout.scores(model, task.name, task.shots)]
-        lines.append(["tokencodes", "evaluate", *of_config, *what, *from_where, *to])
-    return lines
+def _template(name: str) -> str:
+    return resources.files("tokencodes.report").joinpath(name).read_text(encoding="utf-8")
