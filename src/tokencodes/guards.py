@@ -5,14 +5,14 @@ an earlier call have ended, and that no finished training is lost.
 import contextlib
 import functools
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tokencodes import codeversion, config, triggers
+from tokencodes import codeversion, config, slurm, triggers
+from tokencodes.attempts import say
 from tokencodes.errors import EXIT_USER_ERROR, UserError
 from tokencodes.evaluate import packaged
 from tokencodes.files import differences, digest, lock_file, locked, read_json, write_text
@@ -106,7 +106,7 @@ def wait_for_slurm(layout: Layout, name: str) -> bool:
     record = Path(layout.slurm)
     names = record.read_text().split() if record.exists() else []
     waited = False
-    while names and (jobs := in_queue(names)):
+    while names and (jobs := slurm.queue(names)):
         if not waited:
             say(
                 f"{layout.root}: Slurm has {len(jobs)} job(s) of an earlier call; waiting for them; to go on at once, "
@@ -116,15 +116,6 @@ def wait_for_slurm(layout: Layout, name: str) -> bool:
         time.sleep(QUEUE_INTERVAL_S)
     write_text(record, f"{name}\n")
     return waited
-
-
-def in_queue(names: Sequence[str]) -> list[str]:
-    """Ids of the Slurm jobs of these names that wait or run. Raises UserError if Slurm does not answer."""
-    command = ["squeue", "--noheader", "--format=%i", f"--name={','.join(names)}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"squeue does not answer ({' '.join(done.stderr.split())}); start again when Slurm does")
-    return done.stdout.split()
 
 
 # ------------------------------------------------- no finished training lost
@@ -202,8 +193,3 @@ def warn_of_other_code(run_dirs: Iterable[Path], on_code_change: str) -> None:
     others = [run_dir.name for run_dir in run_dirs if triggers.trained_by(run_dir) not in (None, today)]
     if others and on_code_change in FATE:
         say(f"warning: the training code has changed since {', '.join(others)} was trained: {FATE[on_code_change]}")
-
-
-def say(text: str) -> None:
-    """One line on stderr."""
-    print(f"tokencodes: {text}", file=sys.stderr, flush=True)

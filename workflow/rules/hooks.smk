@@ -3,13 +3,14 @@
 # It holds for snakemake 9.27 and snakemake-executor-plugin-slurm 2.8, the versions that pyproject.toml admits.
 # tests/workflow/test_hooks.py holds each name below against the installed versions. To admit a newer version: raise the
 # upper bound in pyproject.toml and the number above, `make lock`, then run that test and `make test-slurm`.
+import asyncio
 import os
 import shlex
 import sys
 from pathlib import Path
 
 from snakemake.jobs import GroupJob, Job
-from tokencodes import attempts, guards, triggers
+from tokencodes import attempts, guards, slurm, triggers
 from tokencodes.yamlfile import dump
 from tokencodes.files import write_text
 
@@ -20,6 +21,7 @@ IS_MAIN = workflow.is_main_process  # not a Snakemake that Slurm starts on a nod
 DOWNLOADS_HERE = "slurm_partition" not in workflow.resource_settings.overwrite_resources.get("download", {})
 
 LOGGED = shlex.quote(str(Path(workflow.current_basedir) / "../scripts/logged.sh")).replace("{", "{{").replace("}", "}}")
+SLOWEST_LOOK_S = 120  # at Slurm's queue, while no job ends
 LOCKS = []  # open files; this process holds their locks as long as it lives
 
 
@@ -58,12 +60,42 @@ def repeat_interrupted_jobs():
     training of many jobs has no such number.
     """
 
+    watch = slurm.Watch(slurm_name()) if slurm_name() else None
+
     def restart_times(job):
+        if watch:
+            watch.wait(guards.QUEUE_INTERVAL_S)  # sbatch fails while Slurm does not answer
         repeated = attempts.is_repeated(map(Path, job.log), job.attempt, workflow.execution_settings.retries, LAYOUT)
         return job.attempt if repeated else 0
 
     if workflow.execution_settings.retries:
         Job.restart_times = GroupJob.restart_times = property(restart_times)
+
+
+def look_at_slurm_jobs():
+    """Replace the executor's look at its jobs, which drops all of them if one query fails (docs/upstream.md)."""
+    executor, first = workflow.scheduler._executor, workflow.executor_settings.init_seconds_before_status_checks
+    watch = slurm.Watch(slurm_name())
+    executor.next_seconds_between_status_checks = first
+
+    async def check_active_jobs(active):
+        logs = {each.external_jobid: list(map(Path, each.job.log)) for each in active}
+        answers = await asyncio.to_thread(watch.look, logs) if active else {}
+        for each in active:
+            outcome, word = answers[each.external_jobid]
+            if outcome == slurm.DONE:
+                executor.report_job_success(each)
+                each.aux["slurm_logfile"].unlink(missing_ok=True)
+            elif outcome == slurm.ERROR:
+                message = f"Slurm job {each.external_jobid}: {word}. "
+                executor.report_job_error(each, msg=message, aux_logs=[str(each.aux["slurm_logfile"])])
+            else:
+                yield each
+        ended = any(outcome != slurm.ACTIVE for outcome, _ in answers.values())
+        pause = executor.next_seconds_between_status_checks
+        executor.next_seconds_between_status_checks = first if ended else min(pause + first, SLOWEST_LOOK_S)
+
+    executor.check_active_jobs = check_active_jobs
 
 
 def start_again():
@@ -96,6 +128,8 @@ onstart:
             waited = guards.wait_for_earlier_jobs(LAYOUT, runs, slurm_name())
         look_at_jobs_only_when_one_ends()
         repeat_interrupted_jobs()
+        if slurm_name():
+            look_at_slurm_jobs()
         if waited:
             start_again()
 
