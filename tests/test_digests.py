@@ -31,6 +31,7 @@ WHY = {
     "evaluate.harness": "metrics, chance and scores by document, from the harness' samples",
     "evaluate.references": "weights and tokenizer of others' models",
     "evaluate.rows": "how requests become rows of tokens",
+    "evaluate.softmax": "the softmax over the vocabulary",
     "evaluate.run": "what is scored, and how documents become a score",
     "evaluate.taskdata": "which data a task reads",
     "evaluate.tasks": "prompts and answers, by the harness",
@@ -82,7 +83,7 @@ STAGES = {
         *("model.hf", "model.hf_config", "model.transformer", "model.weights"),
         *(
             f"evaluate.{name}"
-            for name in ("catalogue", "corpus", "engine", "harness", "rows", "run", "taskdata", "tasks")
+            for name in ("catalogue", "corpus", "engine", "harness", "rows", "run", "softmax", "taskdata", "tasks")
         ),
     ),
     "benchmarks": ("evaluate.benchmarks", "evaluate.catalogue", "evaluate.taskdata"),

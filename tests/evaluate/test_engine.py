@@ -33,7 +33,6 @@ from tokencodes.evaluate import engine as engine_module
 from tokencodes.evaluate import tasks
 from tokencodes.evaluate.engine import Engine
 from tokencodes.evaluate.packaged import PACKAGED
-from tokencodes.evaluate.rows import Row
 from tokencodes.evaluate.spec import Evaluate
 from tokencodes.evaluate.taskdata import TaskData, open_data
 from tokencodes.interfaces.spec import CodeInterface
@@ -210,23 +209,6 @@ def test_scores_do_not_depend_on_the_batch(
 ids = st.lists(st.integers(0, 2), min_size=1, max_size=MAX_SMALL).map(tuple)
 
 
-@given(inputs=st.sets(ids, min_size=1, max_size=8))
-@settings(max_examples=60, deadline=None)
-def test_a_row_shares_beginnings_and_nothing_else(inputs: set[tuple[int, ...]]) -> None:
-    """Each distinct beginning has one place, and what a place may see is the beginning that it stands for."""
-    row = Row()
-    for each in sorted(inputs):
-        row.add(each)
-    beginnings = {each[:length] for each in inputs for length in range(1, len(each) + 1)}
-    assert len(row) == len(beginnings)
-    assert row.branches == (len(beginnings) > max(map(len, inputs)))
-    for each, nodes in zip(row.inputs, row.nodes, strict=True):
-        assert [row.depth[node] for node in nodes] == list(range(len(each)))
-        seen = [node for node in range(len(row)) if node <= nodes[-1] < row.end[node]]
-        assert seen == nodes
-        assert tuple(row.tokens[node] for node in seen) == each
-
-
 @given(
     requests=st.lists(st.tuples(ids, ids), min_size=1, max_size=12),
     max_batch_tokens=st.integers(1, 200),
@@ -390,24 +372,6 @@ def test_the_head_runs_on_scored_positions_alone(make_llama: MakeLlama, tokenize
     assert sum(rows) == distinct
 
 
-@given(st.data())
-def test_parts_of_the_vocabulary_give_the_whole_softmax(data: st.DataObject) -> None:
-    """Against torch's log_softmax and argmax: ties within a part and across parts, and tokens that are ruled out."""
-    n, vocab_size = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 30))
-    width = data.draw(st.integers(1, 30))
-    values = st.sampled_from([-torch.inf, -80.0, -2.0, 0.0, 0.5, 3.0, 60.0])
-    flat = data.draw(st.lists(values, min_size=n * vocab_size, max_size=n * vocab_size))
-    logits = torch.tensor(flat).view(n, vocab_size)
-    logits[:, data.draw(st.integers(0, vocab_size - 1))] = data.draw(st.sampled_from([-5.0, 0.0, 60.0]))
-    rows = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=12)))
-    targets = np.array([data.draw(st.integers(0, vocab_size - 1)) for _ in rows])
-    parts = ((first, logits[:, first : first + width].clone()) for first in range(0, vocab_size, width))
-    found, best = engine_module._log_probabilities(parts, rows, targets)
-    expected = torch.log_softmax(logits.double(), dim=-1)[rows, targets]
-    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
-    assert best.tolist() == (logits.argmax(dim=-1)[rows] == torch.from_numpy(targets)).tolist()
-
-
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("chunk_tokens", [1000, 4096, 10**6])
 def test_no_more_logits_exist_than_a_chunk(
@@ -419,14 +383,14 @@ def test_no_more_logits_exist_than_a_chunk(
     engine = Engine(model, tokenizer, max_batch_tokens=4096)
     engine.chunk_rows, engine.chunk_tokens = 8, chunk_tokens
     shapes: list[tuple[int, ...]] = []
-    logits = engine._logits
+    logits = engine.logits
 
     def watched(states: torch.Tensor) -> Any:
         for first, part in logits(states):
             shapes.append(tuple(part.shape))
             yield first, part
 
-    engine._logits = watched
+    engine.logits = watched
     pairs = [("word " * n + "end", " of it all, and of them") for n in (1, 5, 9)]
     found = engine.loglikelihood(scored(*pairs))
     assert_same(found, HFLM(pretrained=model, tokenizer=tokenizer, batch_size=1).loglikelihood(scored(*pairs)))

@@ -82,7 +82,7 @@ def test_each_changed_byte_of_the_documents_is_found(path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"doc_id": [0, 0, 1]}, "a doc_id stands there twice"),
+        ({"doc_id": [0, 0, 1]}, "a doc_id occurs twice"),
         ({"doc_id": [0, None, 1]}, "not whole numbers"),
         ({"doc_sha256": None}, "the column doc_sha256 is missing"),
     ],

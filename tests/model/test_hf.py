@@ -1,67 +1,17 @@
-"""The Transformers adapter: round trip, conventions, generation, and refusal of what is not the config's model."""
+"""The Transformers adapter: conventions, generation, and refusal of what is not the config's model."""
 
 import json
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCausalLM
 
-from making import create, inputs_of
+from adapted import IDS, INTERFACES, MODEL, edit_tensors, make
+from making import inputs_of
 from tokencodes.errors import UserError
-from tokencodes.interfaces.spec import CodeInterface, TableInterface
+from tokencodes.interfaces.spec import CodeInterface
 from tokencodes.model import adapter, standalone, transformer
 from tokencodes.model.loss import summed_cross_entropy
-from tokencodes.model.spec import Model
-
-MODEL = Model(vocab_size=200, d_model=32, n_layers=2, n_heads=4, d_ff=48, context_length=32)
-INTERFACES = {
-    "learned": {"kind": "table"},
-    "binary8": {"kind": "code", "codebook": {"kind": "binary"}},
-    "gf2": {"kind": "code", "codebook": {"kind": "gf2"}},
-    "hadamard": {"kind": "code", "codebook": {"kind": "binary"}, "lift": "hadamard", "scale": "matched"},
-    "orthogonal": {"kind": "code", "codebook": {"kind": "linear", "width": 12}, "lift": "orthogonal"},
-    "gaussian": {"kind": "code", "codebook": {"kind": "gaussian", "width": 16}, "scale": "matched"},
-    "gaussian_orthogonal": {"kind": "code", "codebook": {"kind": "gaussian", "width": 16}, "lift": "orthogonal"},
-    "learned_code": {"kind": "code", "codebook": {"kind": "learned", "width": 8}},
-}
-
-
-def make(kind: str) -> transformer.Transformer:
-    section = INTERFACES[kind]
-    spec = (TableInterface if section["kind"] == "table" else CodeInterface).model_validate(section)
-    net = create(spec, MODEL)
-    with torch.no_grad():
-        net.lm_head.weight *= 20  # far apart logits: greedy choices are not ties
-    return net.eval(), adapter.to_config(
-        spec, inputs_of(spec, MODEL), MODEL, bos_token_id=0, eos_token_id=0, pad_token_id=0
-    )
-
-
-@pytest.fixture
-def saved(tmp_path):
-    def save(kind):
-        net, settings = make(kind)
-        adapter.from_transformer(net, settings).save_pretrained(tmp_path / kind)
-        return net, tmp_path / kind
-
-    return save
-
-
-IDS = torch.randint(1, 200, (2, 20), generator=torch.Generator().manual_seed(0))
-
-
-@pytest.mark.parametrize("kind", INTERFACES)
-def test_round_trip_keeps_every_bit(saved, kind):
-    net, path = saved(kind)
-    model = AutoModelForCausalLM.from_pretrained(path)
-    assert model.config.tie_word_embeddings is False
-    assert json.loads((path / "config.json").read_text())["tie_word_embeddings"] is False
-    assert torch.equal(model(IDS).logits, net(IDS))
-    for name, tensor in net.state_dict().items():
-        theirs = model.state_dict()[name if name.startswith("lm_head") else f"model.{name}"]
-        assert theirs.dtype == tensor.dtype and torch.equal(theirs, tensor), name
-    assert not [key for key in load_file(path / "model.safetensors") if "_orig_mod" in key]
 
 
 def test_loss_with_unshifted_labels_is_the_trainers_with_shifted_targets(saved):
@@ -162,12 +112,6 @@ def test_the_body_alone_loads_from_a_language_model(saved, kind):
         AutoModel.from_pretrained(path)
 
 
-def edit_tensors(path, change):
-    tensors = load_file(path / "model.safetensors")
-    change(tensors)
-    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
-
-
 @pytest.mark.parametrize("kind", ["binary8", "gf2", "orthogonal", "gaussian", "hadamard"])
 @pytest.mark.parametrize("token", [0, 77, 199])
 def test_one_flipped_entry_of_the_code_book_is_refused_by_name(saved, kind, token):
@@ -252,26 +196,6 @@ def test_what_is_fixed_survives_loading_in_half_precision(saved, kind, dtype, de
         assert found.dtype == buffer.dtype and torch.equal(found, buffer), name
     assert torch.equal(model.model.decoder.input(IDS), net.decoder.input(IDS))
     assert model(IDS).logits.isfinite().all()
-
-
-@pytest.mark.parametrize("kind", ["gaussian", "orthogonal", "gaussian_orthogonal", "gf2"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_what_was_saved_in_half_precision_loads_again(tmp_path, recwarn, kind, dtype):
-    model = adapter.from_transformer(*make(kind)).to(dtype)
-    model.save_pretrained(tmp_path)
-    again = AutoModelForCausalLM.from_pretrained(tmp_path)
-    said = [str(warning.message) for warning in recwarn if "was saved in" in str(warning.message)]
-    assert len(said) == sum(b.is_floating_point() for b in model.get_input_embeddings().buffers())
-    assert all(str(dtype).removeprefix("torch.") in line for line in said)
-    torch.testing.assert_close(again(IDS).logits, model(IDS).logits)
-
-    def nudge(tensors):
-        book = tensors["model.decoder.input.codebook"]
-        book[3, 1] = 1 - book[3, 1] if book.dtype == torch.uint8 else book[3, 1] * 1.01
-
-    edit_tensors(tmp_path, nudge)
-    with pytest.raises(ValueError, match="codebook is not the one"):
-        AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "orthogonal", "gaussian_orthogonal"])

@@ -133,7 +133,7 @@ def test_any_flipped_bit_of_the_code_book_is_named(tiny, copy, name):
         edit(folder, lambda tensors, at=(token, coordinate): flip(tensors, *at))
         found = outcomes(tiny, folder)
         assert (
-            f"1 of {codes.numel()} entries are wrong, the first at token {token}, coordinate {coordinate}"
+            f"1 of {codes.numel()} entries differ, the first at token {token}, coordinate {coordinate}"
             in (found["code_book"])
         )
         assert "decoder.input.codebook" in found["tensors"]
@@ -185,7 +185,7 @@ def test_another_recoding_is_found(tiny, copy):
     values = torch.from_numpy(codes.build(other, Vocabulary(300)))
     edit(folder, lambda tensors: tensors.update({"model.decoder.input.codebook": values}))
     found = outcomes(tiny, folder)
-    assert "not A of the seed" in found["gf2_map"] and "entries are wrong" in found["code_book"]
+    assert "not A of the seed" in found["gf2_map"] and "entries differ" in found["code_book"]
 
 
 def test_a_bias_that_was_not_asked_for_is_found(tiny, copy):

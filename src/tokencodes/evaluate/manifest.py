@@ -1,4 +1,4 @@
-"""What the stage `benchmarks` states about the data that it wrote."""
+"""The record of the stage `benchmarks`: the data that it wrote."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -32,7 +32,7 @@ class TaskFile(_Part):
 class TaskEntry(_Part):
     """The data of one task. With `data: hub`, only the description."""
 
-    description: str = Field(description="what the data are and where they are from")
+    description: str = Field(description="what the data are, and their origin")
     folder: str | None = Field(None, description="folder of the task, beside the manifest; null for `data: hub`")
     sha256: Hash | None = Field(None, description="of the rows of all splits, in order; null for `data: hub`")
     files: dict[str, TaskFile] = Field(default_factory=dict, description="files by their path in that folder")

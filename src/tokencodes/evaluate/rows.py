@@ -1,4 +1,4 @@
-"""What a batch of the engine is made of: stretches of text to score, and rows that hold several of them."""
+"""The parts of the engine's batches: pieces of text to score, and rows of several inputs."""
 
 import bisect
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One scored stretch: the model reads `inputs`, and the last len(targets) positions predict `targets`."""
+    """One scored piece of text: the model reads `inputs`, and the last len(targets) positions predict `targets`."""
 
     inputs: tuple[int, ...]
     targets: tuple[int, ...]
-    slot: int  # which answer it is part of
+    slot: int  # number of the answer that it is part of
 
 
 class Row:
-    """One row of a batch: the tokens of several inputs, a common beginning once, in the order of a depth-first walk.
+    """One row of a batch: the tokens of several inputs, a common prefix once, in the order of a depth-first walk.
 
     Inputs are added in lexicographic order. `depth` is a token's position in its input; token i may see token j if
     j <= i < end[j]. `nodes` gives the places in the row of each input's tokens.
@@ -32,11 +32,11 @@ class Row:
 
     @property
     def branches(self) -> bool:
-        """Whether it is anything but one input after another's beginning."""
+        """Whether some token does not see all tokens before it, so that the row needs a mask."""
         return any(end < len(self) for end in self.end)
 
     def shared(self, inputs: tuple[int, ...]) -> int:
-        """How many tokens an input has in common with the one before."""
+        """Length of the prefix that an input has in common with the one before."""
         if not self.inputs:
             return 0
         last = self.inputs[-1]
@@ -44,7 +44,7 @@ class Row:
         return bisect.bisect_left(lengths, True, key=lambda n: last[:n] != inputs[:n])
 
     def add(self, inputs: tuple[int, ...]) -> None:
-        """Append an input's tokens behind those that it shares with the one before."""
+        """Append the tokens of an input that the one before does not share."""
         shared, before = self.shared(inputs), len(self)
         path = self.nodes[-1][:shared] if self.nodes else []
         whole = before + len(inputs) - shared

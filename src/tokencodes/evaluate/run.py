@@ -24,7 +24,7 @@ from tokencodes.model import origin
 from tokencodes.model.weights import weights_sha256
 
 ENGINE_VERSION = 3  # goes up when the engine would give another number
-VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")  # one has to be there
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")  # one is needed
 TOKENIZER_FILES = (*VOCABULARIES, "merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 LONGEST_REASON = 300  # characters
 SPARE_ROWS = 0.02  # published models round their vocabulary up; phi-2, the extreme, has 1.8 % rows without a token
@@ -95,8 +95,8 @@ def _configured(spec: Evaluate, task: str, shots: int) -> Task:
         if (entry.name, entry.shots) == (task, shots):
             return entry
     known = [f"{entry.name} {entry.shots}-shot" for entry in spec.tasks]
-    wanted = f"{task} {shots}-shot"
-    raise UserError(f"evaluate.tasks: the config has no {wanted!r}{catalogue.nearest(wanted, known)}")
+    name = f"{task} {shots}-shot"
+    raise UserError(f"evaluate.tasks: the config has no {name!r}{catalogue.nearest(name, known)}")
 
 
 def _provenance(model_dir: Path) -> dict[str, Any]:
@@ -111,17 +111,17 @@ def _provenance(model_dir: Path) -> dict[str, Any]:
     path = model_dir / origin.FILE
     if not path.is_file():
         return {"interface": None, "seed": None, **hashes}
-    stated = origin.Origin.read(path)
+    recorded = origin.Origin.read(path)
     remedy = "export the model again"
-    if stated.model_sha256 != sha256:
+    if recorded.model_sha256 != sha256:
         raise UserError(f"{model_dir}: its weights are not those that its {origin.FILE} names; {remedy}")
-    if stated.tokenizer_sha256 not in (None, files.get("tokenizer.json")):
+    if recorded.tokenizer_sha256 not in (None, files.get("tokenizer.json")):
         raise UserError(f"{model_dir}: its tokenizer.json is not the one that its {origin.FILE} names; {remedy}")
-    return {"interface": stated.interface, "seed": stated.seed, **hashes}
+    return {"interface": recorded.interface, "seed": recorded.seed, **hashes}
 
 
 def _quiet_environment(threads: int) -> None:
-    """What libraries read from the environment, before they are imported."""
+    """Set variables that libraries read when they are imported."""
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true" if threads > 1 else "false")
     os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
@@ -131,7 +131,7 @@ def _quiet_environment(threads: int) -> None:
 
 @contextlib.contextmanager
 def _compute(spec: Evaluate) -> Iterator[None]:
-    """The config's threads and deterministic algorithms; libraries' talk on stdout is dropped."""
+    """The config's threads and deterministic algorithms; what libraries print on stdout is dropped."""
     import torch
     import transformers
 
@@ -160,23 +160,24 @@ def _engine(spec: Evaluate, model_dir: Path, title: str) -> Any:
     import tokencodes.model.hf  # noqa: F401  (registers our model type)
     from tokencodes.evaluate.engine import Engine
 
-    wanted = spec.device
-    if wanted == "cuda" and not torch.cuda.is_available():
+    device = spec.device
+    if device == "cuda" and not torch.cuda.is_available():
         raise UserError("evaluate.device: cuda, but this machine has no CUDA device; set cpu or auto")
-    device = wanted if wanted != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
         model, loading = AutoModelForCausalLM.from_pretrained(
             model_dir, dtype=torch.float32, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
-    except Exception as error:  # of files that are damaged, or no model's: the libraries raise whatever they stumble on
-        foreseen = isinstance(error, OSError | ValueError | SafetensorError)
-        if not foreseen and (model_dir / origin.FILE).is_file():
-            raise  # our own model's code, in all likelihood
-        said = one_line(error) if foreseen else repr(error)
-        raise UserError(f"{model_dir}: cannot be loaded: {' '.join(said.split())[:LONGEST_REASON]}") from None
+    except Exception as error:  # damaged files make the libraries raise exceptions of any kind
+        expected = isinstance(error, OSError | ValueError | SafetensorError)
+        if not expected and (model_dir / origin.FILE).is_file():
+            raise  # most likely a fault of our own model's code
+        reason = one_line(error) if expected else " ".join(repr(error).split())
+        raise UserError(f"{model_dir}: cannot be loaded: {reason[:LONGEST_REASON]}") from None
     for what, key in (("lacks", "missing_keys"), ("holds, unlike its config,", "unexpected_keys")):
-        if names := sorted(loading[key]):  # Transformers would draw at random what is missing, and drop the rest
+        if names := sorted(loading[key]):  # Transformers would initialise missing ones at random and ignore others
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise UserError(f"{model_dir}: its weights file {what} the tensor {names[0]}{more}; get the model again")
     tokens, vocab_size = len(tokenizer), model.config.vocab_size

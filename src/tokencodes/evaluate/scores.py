@@ -54,8 +54,8 @@ class Scores(Record):
     shots: Count = Field(description="solved examples before each question")
     limit: int | None = Field(description="the first documents that were scored; null: all")
     n: Count = Field(description="number of documents that were scored")
-    data: str = Field(description="what the data are and where they are from")
-    label: str = Field(description="name of the benchmark in tables, with what sets its data apart")
+    data: str = Field(description="what the data are, and their origin")
+    label: str = Field(description="name of the benchmark in tables, with a note if its data differ from the harness'")
     metrics: dict[str, Metric] = Field(description="scores by the name of the metric")
     model_sha256: Hash = Field(description="of the weights; of several files, of their hashes by name")
     tokenizer_sha256: Hash = Field(description="of the tokenizer's files, with those that name its special tokens")
@@ -85,7 +85,7 @@ def write_documents(path: Path, columns: dict[str, list[Any]]) -> str:
     """
     types = {DOC_ID: pa.int64(), DOC_SHA256: pa.string(), SUBTASK: pa.string()}
     table = pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
-    with atomic_path(path) as temporary:  # each document has its own hash: a dictionary of them would only cost time
+    with atomic_path(path) as temporary:  # each document has its own hash, so a dictionary would only cost time
         pq.write_table(table, temporary, compression="zstd", use_dictionary=[SUBTASK], write_page_checksum=True)
     return sha256_file(path)
 
@@ -116,5 +116,5 @@ def read_documents(path: Path, scores: Scores) -> dict[str, np.ndarray]:
     columns = {name: table[name].to_numpy() for name in table.column_names}
     order = np.argsort(columns[DOC_ID], kind="stable")
     if not np.diff(columns[DOC_ID][order]).all():
-        raise UserError(f"{parquet}: a {DOC_ID} stands there twice; {AGAIN}")
+        raise UserError(f"{parquet}: a {DOC_ID} occurs twice; {AGAIN}")
     return {name: values[order] for name, values in columns.items()}

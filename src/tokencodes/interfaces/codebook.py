@@ -1,6 +1,6 @@
 """What a kind of code book is: a spec that builds its own code book, and checks it by another way.
 
-Each kind is one class in one file of `codebooks/`. Nothing else in the package names it.
+Each kind is one class in one file of `codebooks/`. Nothing else in the package names a kind.
 """
 
 from __future__ import annotations  # so that NumPy is imported when codes are made, not when a config is read

@@ -5,6 +5,10 @@ of token t; with a permutation seed, the code that token permutation[t] would ha
 """
 
 import hashlib
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +21,20 @@ from tokencodes.interfaces.spec import CodeInterface, Interface, is_fixed
 from tokencodes.interfaces.vocabulary import Vocabulary
 from tokencodes.records import Record
 
+PURE = "draw from a seeded stream of the kind's own, and use neither a global generator nor Python's hash()"
 RECIPE = {"codebook", "permutation_seed", "shared"}  # the keys of an interface that decide its code book
+
+# Runs in a new process with another seed of Python's hash(): the code book must be the same there.
+OTHER_PROCESS = """
+import json, sys
+from tokencodes.interfaces import codes
+from tokencodes.interfaces.spec import CodeInterface
+from tokencodes.interfaces.vocabulary import Vocabulary
+interface, size, spelling = json.load(sys.stdin)
+spelling = None if spelling is None else tuple(map(bytes.fromhex, spelling))
+interface = CodeInterface.model_validate(interface)
+print(codes.sha256(codes.permuted(interface, interface.codebook.build(Vocabulary(size, spelling)))))
+"""
 
 
 class CodesRecord(Record):
@@ -60,9 +77,10 @@ def permutation(vocab_size: int, seed: int) -> np.ndarray:
 def build(interface: CodeInterface, vocabulary: Vocabulary) -> np.ndarray:
     """The code book (V, K): uint8 for binary codes, float32 for continuous ones.
 
-    Raises UserError if two tokens have one code and the interface does not say `shared: true`.
+    Raises UserError if the kind's two ways of computing it (`Codebook.build`, `Codebook.again`) disagree, if two builds
+    differ, or if two tokens have one code and the interface does not say `shared: true`.
     """
-    codes = _permuted(interface, interface.codebook.build(vocabulary))
+    codes = permuted(interface, interface.codebook.build(vocabulary))
     shape = (vocabulary.size, interface.codebook.coordinates(vocabulary.size))
     dtype = np.uint8 if interface.codebook.is_binary else np.float32
     if codes.shape != shape or codes.dtype != dtype:
@@ -74,21 +92,37 @@ def build(interface: CodeInterface, vocabulary: Vocabulary) -> np.ndarray:
         raise UserError("codebook: a binary code has a coordinate that is neither 0 nor 1; mend the code book")
     if not np.isfinite(codes).all():
         raise UserError("codebook: a coordinate is NaN or infinite; mend the code book")
-    found = distinct(codes)
-    if found < vocabulary.size and not interface.shared:
+    n_distinct = distinct(codes)
+    if n_distinct < vocabulary.size and not interface.shared:
         raise UserError(
-            f"codebook: {vocabulary.size} tokens have only {found} distinct codes, so the model cannot tell them all "
-            "apart; use a wider code or another seed, or say shared: true"
+            f"codebook: {vocabulary.size} tokens have only {n_distinct} distinct codes, so the model cannot tell them "
+            "all apart; use a wider code or another seed, or say shared: true"
         )
+    if problem := differences(codes, permuted(interface, interface.codebook.build(vocabulary))):
+        raise UserError(f"codebook: two builds differ: {problem}; {PURE}")
+    if problem := differences(codes, again(interface, vocabulary)):
+        raise UserError(f"codebook: `build` and `again` of the kind disagree: {problem}; mend the one that is wrong")
     return codes
+
+
+def differences(codes: np.ndarray, other: np.ndarray) -> str | None:
+    """How two code books differ, in one line; None if they have the same type, shape and values."""
+    if codes.shape != other.shape or codes.dtype != other.dtype:
+        return f"{codes.dtype} {codes.shape} and {other.dtype} {other.shape}"
+    wrong = codes != other
+    if not wrong.any():
+        return None
+    token, coordinate = np.unravel_index(wrong.argmax(), wrong.shape)
+    return f"{wrong.sum()} of {codes.size} entries differ, the first at token {token}, coordinate {coordinate}"
 
 
 def again(interface: CodeInterface, vocabulary: Vocabulary) -> np.ndarray:
     """The same values by the other way of the interface's kind (`Codebook.again`)."""
-    return _permuted(interface, interface.codebook.again(vocabulary))
+    return permuted(interface, interface.codebook.again(vocabulary))
 
 
-def _permuted(interface: CodeInterface, codes: np.ndarray) -> np.ndarray:
+def permuted(interface: CodeInterface, codes: np.ndarray) -> np.ndarray:
+    """The rows of a code book in the order that the interface's `permutation_seed` gives."""
     if interface.permutation_seed is None:
         return codes
     return codes[permutation(len(codes), interface.permutation_seed)]
@@ -138,7 +172,8 @@ def write(
 ) -> CodesRecord:
     """`tokencodes codes`: write the code book to `out` (.npy) and its record beside it, last.
 
-    Raises UserError if the interface's input is trained, or if its codes are not distinct (see `build`).
+    Raises UserError if the interface's input is trained, or if its code book is refused by `build` or
+    is another one in another process.
     """
     if not is_fixed(interface):
         raise UserError(f"interface {name!r} has no fixed code book: its input is trained; name a fixed one")
@@ -146,6 +181,8 @@ def write(
         raise UserError(f"{out}: a code book is a .npy file; give --out that ending")
     try:
         codes = build(interface, vocabulary)
+        if sha256(codes) != _in_another_process(interface, vocabulary):
+            raise UserError(f"codebook: another process builds other values; {PURE}")
     except UserError as error:
         raise UserError(f"interfaces.{name}.{error}") from None
     with atomic_path(out) as temporary, open(temporary, "wb") as file:
@@ -155,13 +192,24 @@ def write(
     return record
 
 
+def _in_another_process(interface: CodeInterface, vocabulary: Vocabulary) -> str:
+    """The hash of the code book as a new process builds it."""
+    spelling = None if vocabulary.token_bytes is None else [each.hex() for each in vocabulary.token_bytes]
+    request = json.dumps([interface.model_dump(mode="json"), vocabulary.size, spelling])
+    own = os.environ.get("PYTHONHASHSEED")
+    environment = {**os.environ, "PYTHONHASHSEED": "1" if own != "1" else "2"}
+    command = [sys.executable, "-c", OTHER_PROCESS]
+    done = subprocess.run(command, input=request, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip()
+
+
 def record_path(codes: Path) -> Path:
     """The record of a code book's file."""
     return codes.with_suffix(".json")
 
 
 def load(path: Path, interface: CodeInterface, vocab_size: int) -> np.ndarray:
-    """The code book in a file that `tokencodes codes` wrote, held against its record and the interface.
+    """The code book in a file that `tokencodes codes` wrote, compared with its record and the interface.
 
     Raises UserError if the file is not the one that its record describes, or was made for another interface.
     """

@@ -1,4 +1,4 @@
-"""What a model has to know of its input interface: shapes and one factor, not how the codes were made.
+"""What a model must know of its input interface: shapes and one factor, not how the codes were made.
 
 A form is stored in the model's config.json. With the weights, which hold the code book, it is all that a model needs to
 run; the recipe of the codes stays with the run.

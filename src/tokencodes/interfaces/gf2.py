@@ -4,8 +4,8 @@ A K x K matrix over GF(2) is held as K row masks: Python integers whose bit j is
 
 The sampler is ours (the paper states the seed and the constraints, not the routine). It is written down so that any
 language can repeat it. Candidate number n is the low K bits of the little-endian integer that SHAKE-256 gives for the
-ASCII text "tokencodes gf2 {stream} K={K} seed={seed} n={n}". Candidates of weight below w are passed over; each
-following K accepted candidates are the rows of one trial matrix; the first trial that is invertible and whose columns
+ASCII text "tokencodes gf2 {stream} K={K} seed={seed} n={n}". Candidates of weight below w are skipped; each K
+accepted candidates in a row are the rows of one trial matrix; the first trial that is invertible and whose columns
 all have weight at least w is A. So A is uniform over all matrices that satisfy the constraints. w is min(min_weight,
 K - 1) (1 for K = 1), since K - 1 is the largest weight that every row and column of an invertible matrix can have at
 least: all-ones rows are equal, while the rows 1 - e_1, ..., 1 - e_{K-1}, 1 are independent.
@@ -18,7 +18,7 @@ import numpy as np
 
 from tokencodes.errors import UserError
 
-MAX_CANDIDATES = 5_000_000  # a constraint that was not met by then (about 10 s) is one that K does not allow
+MAX_CANDIDATES = 5_000_000  # a constraint that is not met by then (about 10 s) is one that K does not allow
 
 
 def candidates(stream: str, width: int, seed: int) -> Iterator[int]:
@@ -126,7 +126,7 @@ def apply(rows: list[int], bits: np.ndarray, bias: int = 0) -> np.ndarray:
 
 
 def parities(rows: list[int], n: int, bias: int = 0) -> np.ndarray:
-    """The same for the numbers 0 to n - 1 as Python integers, without arrays on the way: uint8 (n, len(rows))."""
+    """The same for the numbers 0 to n - 1, computed with Python integers: uint8 (n, len(rows))."""
     flips = [(bias >> i) & 1 for i in range(len(rows))]
     pairs = list(zip(rows, flips, strict=True))
     return np.array([[(mask & number).bit_count() & 1 ^ flip for mask, flip in pairs] for number in range(n)], np.uint8)

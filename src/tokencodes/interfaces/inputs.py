@@ -10,7 +10,7 @@ from tokencodes.interfaces.form import CodeForm, TableForm
 from tokencodes.interfaces.spec import CodeInterface, Interface, is_fixed
 from tokencodes.interfaces.vocabulary import Vocabulary
 
-NORM_CHUNK = 4096  # rows of lifted codes that exist at one time while their norm is measured
+NORM_CHUNK = 4096  # rows of lifted codes that exist at one time while their norm is computed
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Inputs:
 
 
 def form(interface: Interface, vocab_size: int, scale: float = 1.0) -> TableForm | CodeForm:
-    """The form alone: enough to count parameters, and to load a model whose scale is known."""
+    """The form alone: enough to count parameters, or to load a model whose scale is known."""
     if not isinstance(interface, CodeInterface):
         return TableForm(kind="table")
     return CodeForm(

@@ -25,8 +25,8 @@ class Vocabulary:
     def spelling(self) -> tuple[bytes, ...]:
         """The bytes of each token. Raises UserError without a tokenizer, or if it has another number of entries."""
         if self.token_bytes is None:
-            raise UserError("codebook: is made from the tokens' bytes; give --tokenizer, or a code book by --codes")
+            raise UserError("codebook: needs the tokens' bytes; give --tokenizer, or a code book by --codes")
         if len(self.token_bytes) != self.size:
-            found = len(self.token_bytes)
-            raise UserError(f"codebook: the tokenizer has {found} entries, vocab_size is {self.size}; make them equal")
+            entries = len(self.token_bytes)
+            raise UserError(f"codebook: the tokenizer has {entries} entries, vocab_size {self.size}; make them equal")
         return self.token_bytes

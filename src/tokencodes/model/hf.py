@@ -64,7 +64,7 @@ class TokenCodesPreTrainedModel(PreTrainedModel):
 class TokenCodesModel(TokenCodesPreTrainedModel):
     """Input interface, blocks and final norm."""
 
-    _keys_to_ignore_on_load_unexpected = (r"^lm_head\.",)  # a stored language model has a head, this one has none
+    _keys_to_ignore_on_load_unexpected = (r"^lm_head\.",)  # a stored language model has a head, this model none
 
     def __init__(self, config: TokenCodesConfig):
         super().__init__(config)
@@ -90,23 +90,23 @@ class TokenCodesModel(TokenCodesPreTrainedModel):
     ) -> BaseModelOutputWithPast:
         """`attention_mask` (B, keys), 0 at padding, on either side; or (B, 1, T, keys), as attention takes it; `cache`
         (or by its older name `past_key_values`) a Transformers cache. Also `return_dict` and `output_hidden_states`, as
-        in Transformers. Raises TypeError for any other argument that asks for something."""
+        in Transformers. Raises TypeError for any other argument that is neither None nor False."""
         cache = settled(kwargs, cache, {"output_hidden_states"})
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         if use_cache and cache is None:
             cache = DynamicCache(config=self.config)
-        given = input_ids if inputs_embeds is None else inputs_embeds
-        length, past = given.shape[1], cache.get_seq_length() if cache is not None else 0
+        source = input_ids if inputs_embeds is None else inputs_embeds
+        length, past = source.shape[1], cache.get_seq_length() if cache is not None else 0
         if position_ids is None:
-            position_ids = torch.arange(past, past + length, device=given.device)
+            position_ids = torch.arange(past, past + length, device=source.device)
             if attention_mask is not None and attention_mask.dim() == 2:
                 position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
         hidden = self.decoder(
             input_ids,
             inputs=inputs_embeds,
             positions=position_ids,
-            mask=allowed(attention_mask, length, past, given.device),
+            mask=allowed(attention_mask, length, past, source.device),
             cache=cache,
         )
         return BaseModelOutputWithPast(last_hidden_state=hidden, cache=cache)
@@ -156,16 +156,16 @@ class TokenCodesForCausalLM(TokenCodesPreTrainedModel, GenerationMixin):
 
 
 def settled(options: dict[str, Any], cache: Any, known: set[str]) -> Any:
-    """The cache, whichever of its two names it was given by.
+    """The cache, by whichever of its two names it was given.
 
-    Raises TypeError for an option outside `known`, unless it is None or False: what would be passed over in silence
-    would give other numbers than its caller believes.
+    Raises TypeError for an option outside `known`, unless it is None or False: if it were ignored, the numbers would
+    not be those that the caller expects.
     """
     old = options.get("past_key_values")
     if old is not None and cache is not None:
         raise TypeError("give the cache once: `cache` and `past_key_values` are the same argument")
-    asked = {name for name, value in options.items() if value is not None and value is not False}
-    if refused := sorted(asked - known - {"past_key_values"}):
+    set_options = {name for name, value in options.items() if value is not None and value is not False}
+    if refused := sorted(set_options - known - {"past_key_values"}):
         raise TypeError(f"this model does not take {', '.join(refused)}; leave it out")
     return cache if old is None else old
 
@@ -173,8 +173,8 @@ def settled(options: dict[str, Any], cache: Any, known: set[str]) -> Any:
 def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor | None:
     """Where attention may look: bool (B or 1, 1, T, past + T), or None for the plain causal case.
 
-    A query at a padded position sees itself, so that its softmax is defined; nothing reads what it computes. A mask of
-    four dimensions is what attention takes already.
+    A query at a padded position sees itself, so that its softmax is defined; nothing reads the result. A mask of four
+    dimensions is returned as it is.
     """
     if attention_mask is not None and attention_mask.dim() == 4:
         return attention_mask
@@ -192,17 +192,16 @@ def allowed(attention_mask: Tensor | None, length: int, past: int, device: torch
 def buffer_differences(model: nn.Module) -> list[str]:
     """Names of the buffers of the input interface that are not the ones whose hashes the model's config states.
 
-    A continuous buffer may also be, as a whole, the stated one rounded to half precision, if the model was saved in
-    that: this gives a warning. A buffer on the meta device holds no value to compare (`device_map="meta"`, or one that
-    is offloaded).
+    If the model was saved in half precision, a continuous buffer may also be the stated one, rounded to that as a
+    whole; this gives a warning. A buffer on the meta device (`device_map="meta"`, offloading) has no values to compare.
     """
     problems = []
     for name, stored in model.get_input_embeddings().named_buffers():
         if stored.is_meta:
             continue
-        stated = model.config.input_sha256.get(name, {})
+        hashes = model.config.input_sha256.get(name, {})
         values = stored.detach().cpu()
-        kind = next((kind for kind in stated if _is_in(values, kind, stated[kind])), None)
+        kind = next((kind for kind in hashes if _is_in(values, kind, hashes[kind])), None)
         if kind is None:
             problems.append(f"{name} is not the one whose hash config.json states")
         elif kind in HALF and str(values.dtype) != f"torch.{kind}":

@@ -27,9 +27,9 @@ NAMES = {
 class TokenCodesConfig(PreTrainedConfig):
     """config.json: the backbone under Transformers' names, and the input interface.
 
-    `input_form` is what the model has to know of its input (`interfaces.form`). `input_sha256` has for each stored
-    array (`codebook`, `lift`) its hash by the type that it may be loaded in. `interface` is that section of the run's
-    config: it tells how the codes were made, and is not needed to run the model.
+    `input_form` is what the model must know of its input (`interfaces.form`). `input_sha256` contains, for each
+    stored array (`codebook`, `lift`), its hash by the type in which it may be loaded. `interface` is that section of
+    the run's config: it tells how the codes were made, and is not needed to run the model.
     """
 
     model_type = "tokencodes"

@@ -1,7 +1,7 @@
 """Cross entropy of the output head, without holding the logits of more than a few rows at a time.
 
-At V = 49,152 the float32 logits of one micro-batch of 8 x 2,048 are 3.2 GB and their gradient as much again. Here each
-chunk's logits are made, turned into loss and gradients, and dropped.
+At V = 49,152 the float32 logits of one micro-batch of 8 x 2,048 are 3.2 GB and their gradient as much again. Here the
+logits of a chunk are computed, turned into loss and gradients, and discarded.
 """
 
 import torch
@@ -19,26 +19,26 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if need_weight else None
         with torch.autocast(device, enabled=False):
             head = weight.to(low)
-            # One memory for all chunks: to take and return as much for each costs a CPU more than some of the products
+            # One buffer for all chunks: on a CPU, an allocation per chunk costs more than some of the products
             room = hidden.new_empty(min(chunk, hidden.shape[0]), weight.shape[0], dtype=torch.float32)
             low_room = room if low == torch.float32 else torch.empty_like(room, dtype=low)
             product = torch.empty_like(head) if need_weight and low != torch.float32 else None
             for start in range(0, hidden.shape[0], chunk):
                 rows = hidden[start : start + chunk].to(low)
-                wanted = targets[start : start + chunk, None]
+                own_target = targets[start : start + chunk, None]
                 logits, low_logits = room[: rows.shape[0]], low_room[: rows.shape[0]]
                 torch.mm(rows, head.T, out=low_logits)
                 if low_logits.dtype != logits.dtype:
                     logits.copy_(low_logits)
                 top = logits.amax(dim=-1, keepdim=True)
-                own = logits.gather(1, wanted)
-                # One exponential a logit serves both the norm and the gradient, in the logits' own memory
+                own = logits.gather(1, own_target)
+                # One exponential per logit serves both the norm and the gradient, in the logits' memory
                 grad = logits.sub_(top).exp_()
                 norm = grad.sum(dim=-1, keepdim=True)
                 total += (norm.log() + top - own).sum()
                 if not (need_hidden or need_weight):
                     continue
-                grad.div_(norm).scatter_add_(1, wanted, torch.full_like(norm, -1))
+                grad.div_(norm).scatter_add_(1, own_target, torch.full_like(norm, -1))
                 if low_logits.dtype != grad.dtype:
                     grad = low_logits.copy_(grad)
                 if grad_hidden is not None:
@@ -47,7 +47,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     continue
                 if low == torch.float32:
                     torch.addmm(grad_weight, grad.T, rows, out=grad_weight)
-                else:  # summed in float32: a sum of chunks in bfloat16 would lose the small ones
+                else:  # summed in float32: in bfloat16 small terms would be lost
                     grad_weight += torch.mm(grad.T, rows, out=product)
         context.save_for_backward(grad_hidden, grad_weight)
         context.weight_dtype = weight.dtype
@@ -57,7 +57,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(context, upstream: Tensor):
         grad_hidden, grad_weight = context.saved_tensors
         if grad_hidden is not None:
-            grad_hidden.mul_(upstream)  # in place: they are as large as what they are the gradients of
+            grad_hidden.mul_(upstream)  # in place: they are as large as hidden and weight
         if grad_weight is not None:
             grad_weight = grad_weight.mul_(upstream).to(context.weight_dtype)
         return grad_hidden, grad_weight, None, None
@@ -71,5 +71,5 @@ def summed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk:
     differentiated twice.
     """
     if not torch.is_grad_enabled():
-        hidden, weight = hidden.detach(), weight.detach()  # else their gradients would be made all the same
+        hidden, weight = hidden.detach(), weight.detach()  # otherwise their gradients would be computed for nothing
     return _ChunkedCrossEntropy.apply(hidden, weight, targets, chunk)

@@ -1,4 +1,4 @@
-"""`tokencodes.json`: the record in a model directory that says where the model is from."""
+"""`tokencodes.json`: the record of a model directory's origin."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ FILE = "tokencodes.json"
 
 
 class Origin(Record):
-    """Where the weights in a model directory are from: a run of ours, an import, or a model that others trained."""
+    """The origin of the weights in a model directory: a run of ours, an import, or a model that others trained."""
 
     kind: ClassVar[str] = "the origin of a model"
     made_by: ClassVar[str] = "tokencodes export"

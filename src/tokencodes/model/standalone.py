@@ -1,8 +1,8 @@
 """The model's code beside its weights, so that a user without this package can load an exported model.
 
-Transformers loads code that lies in a model's folder when its user says trust_remote_code=True. What is put there is
-this package's own code, not a second version of it: the modules that the adapter needs, flattened into one folder,
-with `from tokencodes.x import y` turned into imports from that folder.
+Transformers loads code that lies in a model's folder when its user says trust_remote_code=True. That code is
+this package's own, not a second version of it: the modules that the adapter needs, flattened into one folder, with
+ `from tokencodes.x import y` turned into imports from that folder.
 """
 
 import ast
@@ -11,7 +11,7 @@ from pathlib import Path
 from tokencodes.files import write_text
 
 SOURCE = Path(__file__).resolve().parent.parent
-ENTRY = "modeling_tokencodes"  # the file that config.json points to; its name says model code to Transformers
+ENTRY = "modeling_tokencodes"  # the file that config.json points to; Transformers expects a name like this
 # In the order of their imports. Keys are modules of this package, values the files that they become.
 MODULES = {
     "errors": "tokencodes_errors",
@@ -30,7 +30,7 @@ AUTO_MAP = {
     "AutoModelForCausalLM": f"{ENTRY}.TokenCodesForCausalLM",
 }
 
-# For the card of a model. The versions are the package's own lower bounds: no older ones were tried.
+# For the card of a model. The versions are the package's own lower bounds: older ones were not tried.
 NEEDS = """Without the package, `trust_remote_code=True` loads it: that runs the code in this folder. It needs
 transformers>=5.24, pydantic>=2.10 and torch>=2.8; older versions of Transformers do not load it."""
 
@@ -61,7 +61,7 @@ def _imports(node: ast.ImportFrom) -> list[str]:
         inner = f"{package}.{alias.name}".lstrip(".")
         bound = alias.asname or alias.name
         if inner in MODULES:  # a module as a name
-            # Transformers brings the files that `from .file import` names; the second form alone it does not see
+            # Transformers copies the files that `from .file import` names; it does not recognise the second form
             lines.append(f"from .{MODULES[inner]} import __name__ as _")
             lines.append(f"from . import {MODULES[inner]} as {bound}")
         else:  # a name in a module

@@ -124,7 +124,7 @@ class Decoder(nn.Module):
         `mask` bool (B, 1, T, keys), true where attention is allowed, defaults to causal; `cache` has the `update`
         method of a Transformers cache."""
         x = self.input(ids) if inputs is None else inputs
-        x = x.to(self.norm.weight.dtype)  # codes are exact in float32; a model loaded in bfloat16 goes on in its own
+        x = x.to(self.norm.weight.dtype)  # codes are exact in float32; a model in bfloat16 continues in that
         if positions is None:
             positions = torch.arange(x.shape[1], device=x.device)
         head_dim = self.config.d_model // self.config.n_heads
@@ -140,7 +140,7 @@ class Decoder(nn.Module):
 class Transformer(nn.Module):
     """Decoder and untied output head, as the trainer holds it: ids int64 (B, T) -> logits (B, T, V).
 
-    A fixed code book is not there until `fill` or loading weights brings it.
+    A fixed code book has no values until `fill` or loading weights supplies them.
     """
 
     def __init__(self, form: Form, model: Model):
@@ -169,8 +169,8 @@ def initialise(model: Transformer, settings: Model, seed: int) -> None:
     """Draw all weights (ours; the paper does not state its scheme): matrices from N(0, init_std^2), those that write to
     the residual stream from N(0, init_std^2 / (2 n_layers)) if `scale_residual_init`, norms one.
 
-    Each tensor has a stream of its own, named by the seed and its place in the backbone. So for one seed all interfaces
-    start from the same backbone and head, bit for bit: they differ in the input alone.
+    Each tensor has its own random stream, named by the seed and its place in the backbone. So with one seed all
+    interfaces start from the same backbone and head, bit for bit, and differ in the input alone.
     """
     residual = (
         settings.init_std / math.sqrt(2 * settings.n_layers) if settings.scale_residual_init else settings.init_std

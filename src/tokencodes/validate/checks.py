@@ -220,16 +220,8 @@ def code_book(subject: Subject) -> str:
     """Compare the stored code book with one that is computed by another method (`Codebook.again`)."""
     interface, vocab_size, stored = subject.run.interface, subject.run.model.vocab_size, subject.codes.numpy()
     expected = codes.again(interface, subject.vocabulary)
-    require(
-        stored.shape == expected.shape and stored.dtype == expected.dtype,
-        f"decoder.input.codebook is {stored.dtype} {stored.shape}, expected {expected.dtype} {expected.shape}",
-    )
-    wrong = np.argwhere(stored != expected)
-    require(
-        len(wrong) == 0,
-        f"decoder.input.codebook: {len(wrong)} of {stored.size} entries are wrong, the first at token "
-        f"{wrong[0][0] if len(wrong) else 0}, coordinate {wrong[0][1] if len(wrong) else 0}",
-    )
+    problem = codes.differences(stored, expected)
+    require(problem is None, f"decoder.input.codebook is not what the config defines: {problem}")
     distinct = codes.distinct(stored)
     require(interface.shared or distinct == vocab_size, f"only {distinct} of {vocab_size} codes are distinct")
     stored_sha256 = codes.sha256(stored)

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from typing import Annotated, Union
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import Field
 
@@ -11,15 +11,18 @@ from tokencodes.interfaces.codebook import Codebook
 
 def _kinds() -> dict[str, type[Codebook]]:
     kinds: dict[str, type[Codebook]] = {}
-    for found in sorted(pkgutil.iter_modules(__path__), key=lambda found: found.name):
-        module = importlib.import_module(f"{__name__}.{found.name}")
+    for name in sorted(file.name for file in pkgutil.iter_modules(__path__)):
+        module = importlib.import_module(f"{__name__}.{name}")
         classes = [
             value
             for value in vars(module).values()
             if isinstance(value, type) and issubclass(value, Codebook) and value.__module__ == module.__name__
         ]
         for each in classes:
-            (kind,) = each.model_fields["kind"].annotation.__args__  # Literal["..."]
+            annotation = each.model_fields["kind"].annotation
+            if get_origin(annotation) is not Literal or len(get_args(annotation)) != 1:
+                raise TypeError(f'{each.__module__}: {each.__name__} needs its name as `kind: Literal["..."]`')
+            (kind,) = get_args(annotation)
             if kind in kinds:
                 raise TypeError(f"{each.__module__}: the kind {kind!r} is already defined in {kinds[kind].__module__}")
             kinds[kind] = each

@@ -82,7 +82,7 @@ class FileCodebook(Codebook):
         (name,) = self.files
         path = Path(name)
         if not path.is_file():
-            raise UserError(f"codebook.path: {path}: no such file; mend the path, or put the file there")
+            raise UserError(f"codebook.path: {path}: no such file; correct the path, or put the file there")
         if sha256_file(path) != self.sha256:
             raise UserError(f"codebook.sha256: is not that of {path}; if the file is right, correct the hash")
         return path
@@ -90,8 +90,8 @@ class FileCodebook(Codebook):
     def _checked(self, values: np.ndarray, path: Path) -> np.ndarray:
         import numpy as np
 
-        wanted = (np.bool_, np.uint8) if self.is_binary else (np.float32,)
-        if values.dtype not in [np.dtype(each) for each in wanted]:
+        types = (np.bool_, np.uint8) if self.is_binary else (np.float32,)
+        if values.dtype not in [np.dtype(each) for each in types]:
             raise UserError(f"codebook.values: {self.values}, but {path} has values of type {values.dtype}")
         if values.ndim != 2:
             raise UserError(f"codebook.path: {path} has {values.ndim} dimensions; two are needed, V x K")
