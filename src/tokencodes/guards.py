@@ -1,10 +1,12 @@
 """What the workflow checks before its first job: the config, that one call works on a results folder, that the jobs of
-an earlier call have ended, and that no finished training is lost.
+an earlier call have ended, and that no training is lost. A dry run refuses what the call would refuse.
 """
 
 import contextlib
+import filecmp
 import functools
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +15,7 @@ from typing import IO, Any
 
 from tokencodes import codeversion, config, slurm, triggers
 from tokencodes.attempts import say
+from tokencodes.data.source import shard_names
 from tokencodes.errors import EXIT_USER_ERROR, UserError
 from tokencodes.evaluate import packaged
 from tokencodes.files import differences, digest, lock_file, locked, read_json, write_text
@@ -33,12 +36,17 @@ FATE = {
 
 @contextlib.contextmanager
 def user_errors() -> Iterator[None]:
-    """A UserError ends the process: its lines on stderr, no traceback, exit code 2."""
+    """A UserError, or a file that cannot be used, ends the process: lines on stderr, no traceback, exit code 2."""
     try:
-        yield
+        try:
+            yield
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise UserError(f"{error.filename}: cannot be used ({error.strerror})") from None
     except UserError as error:
         for line in str(error).splitlines():
-            print(f"tokencodes: error: {line}", file=sys.stderr)
+            say(f"error: {line}")
         raise SystemExit(EXIT_USER_ERROR) from None
 
 
@@ -70,8 +78,14 @@ def hold(layout: Layout) -> IO[str]:
     The kernel drops the lock when the process ends, in whatever way. Raises UserError if another process has it. A file
     system without locks refuses nobody: each training run's own lock, and Snakemake's, are still there.
     """
-    busy = f"{layout.root}: another snakemake is at work here; wait for it, stop it, or give this run another `name`"
-    return lock_file(layout.lock, busy=busy)
+    path = Path(layout.lock)
+    owner = path.read_text().strip() if path.exists() else ""
+    by_whom = f" ({owner})" if owner else ""
+    busy = f"{layout.root}: another snakemake is at work here{by_whom}; wait for it, stop it, or use another `name`"
+    file = lock_file(path, busy=busy)
+    file.truncate(0)
+    print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+    return file
 
 
 def wait_for_earlier_jobs(layout: Layout, run_dirs: Iterable[Path], slurm_name: str | None) -> bool:
@@ -118,7 +132,65 @@ def wait_for_slurm(layout: Layout, name: str) -> bool:
     return waited
 
 
-# ------------------------------------------------- no finished training lost
+# ---------------------------------------------------------- no training lost
+
+
+def refuse(
+    settings: config.Config, layout: Layout, trainings: Sequence[Path], documents: Mapping[str, tuple[Path, Path]]
+) -> None:
+    """Refuse what would fail or lose something later. Before any job, since Snakemake deletes a starting job's outputs.
+
+    `trainings` are the folders of those that the call will run; `documents` are, by shard that it will prepare, the
+    user's own file and the raw shard that was copied from it earlier. Raises UserError, a line for each problem.
+    """
+    refuse_unusable(layout)
+    refuse_other_configs(runs(settings, layout))
+    refuse_to_train_anew(trainings)
+    refuse_other_documents(layout, trainings, shard_names(settings.data.source), documents)
+
+
+def refuse_unusable(layout: Layout) -> None:
+    """Refuse a results folder that cannot be written. Raises UserError."""
+    folder = Path(layout.root)
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is no folder, so {layout.root} cannot be made; change `results` or `name`")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"{folder}: cannot be written by you; change its permissions, or `results` in the config")
+
+
+def refuse_other_documents(
+    layout: Layout, trainings: Iterable[Path], shards: Sequence[str], documents: Mapping[str, tuple[Path, Path]]
+) -> None:
+    """Refuse to make another store under trainings that have begun: each of them would be refused afterwards.
+
+    Raises UserError if the corpus has other shards than the store, or a shard other bytes than its copy.
+    """
+    begun = [run_dir for run_dir in trainings if (run_dir / "final.json").exists() or has_checkpoints(run_dir)]
+    if not begun:
+        return
+    changes = [
+        f"{original} has changed"
+        for original, copy in documents.values()
+        if original.exists() and copy.exists() and not filecmp.cmp(original, copy, shallow=False)
+    ]
+    with contextlib.suppress(UserError, KeyError, TypeError):
+        stored = [entry["name"] for entry in read_json(layout.store_manifest)["shards"]]
+        changes += [f"shard {name} is new" for name in shards if name not in stored]
+        changes += [f"shard {name} is missing" for name in stored if name not in shards]
+    if changes:
+        names = ", ".join(run_dir.name for run_dir in begun)
+        raise UserError(
+            f"{layout.root}: the corpus is no longer that of {names}: {'; '.join(changes[:DIFFERENCES_SHOWN])}"
+            f"{' ...' if changes[DIFFERENCES_SHOWN:] else ''}; restore it, use another `name`, or delete these runs to "
+            "train anew"
+        )
+
+
+def has_checkpoints(run_dir: Path) -> bool:
+    """Whether a training left any."""
+    return any(run_dir.glob("checkpoints/step_*"))
 
 
 def runs(settings: config.Config, layout: Layout) -> dict[Path, Run]:
@@ -181,7 +253,7 @@ def refuse_to_train_anew(run_dirs: Iterable[Path]) -> None:
         "is missing or has changed (a dry run, -n, shows what) and its checkpoints are gone; restore that, or delete "
         "the folder to train anew"
         for run_dir in run_dirs
-        if (run_dir / "final.json").exists() and not any(run_dir.glob("checkpoints/step_*"))
+        if (run_dir / "final.json").exists() and not has_checkpoints(run_dir)
     ]
     if problems:
         raise UserError("\n".join(problems))

@@ -176,9 +176,10 @@ def test_after_waiting_for_slurm_a_call_starts_again_and_sees_what_those_jobs_ma
     """The job of an earlier call ends at the second look at the queue, and has made the file by then."""
     target = "results/tiny/params.json"
     fresh.edit("src/tokencodes/guards.py", "QUEUE_INTERVAL_S = 15", "QUEUE_INTERVAL_S = 0.01")
+    row = "17|RUNNING|N/A|None"
     fresh.put_first(
         "squeue",
-        f'#!/bin/sh\necho "$@" >> squeue.log; [ -e {target} ] || {{ echo "17|RUNNING|N/A|None"; echo "{{}}" > {target}; }}\n',
+        f'#!/bin/sh\necho "$@" >> squeue.log; [ -e {target} ] || {{ echo "{row}"; echo "{{}}" > {target}; }}\n',
     )
     (fresh.folder / "results/tiny").mkdir(parents=True)
     (fresh.folder / "results/tiny/.slurm").write_text("earlier\n")

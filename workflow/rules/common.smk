@@ -41,7 +41,14 @@ RESULTS = [LAYOUT.store_manifest, *RUNS, *VALIDATIONS, *EVALUATIONS]  # with par
 
 # The user's own files that are copied from.
 SOURCE = SETTINGS.data.source
-ORIGINAL_SHARD = os.path.expanduser(f"{SOURCE.path}/{{shard}}.parquet") if SOURCE.kind == "local" else []
+
+
+def original_shard(shard):
+    """The user's own file that a shard is copied from; None if it comes from elsewhere."""
+    return os.path.expanduser(f"{SOURCE.path}/{shard}.parquet") if SOURCE.kind == "local" else None
+
+
+ORIGINAL_SHARD = original_shard("{shard}") or []
 TOKENIZER_SOURCE = SETTINGS.data.tokenizer
 ORIGINAL_TOKENIZER = os.path.expanduser(TOKENIZER_SOURCE.path) if TOKENIZER_SOURCE.kind == "local" else []
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from snakemake.jobs import GroupJob, Job
+from snakemake.scheduling.job_scheduler import JobScheduler
 from tokencodes import attempts, guards, slurm, triggers
 from tokencodes.yamlfile import dump
 from tokencodes.files import write_text
@@ -35,9 +36,33 @@ def config_is_overridden():
     return bool(workflow.config_settings.config)
 
 
-def training_to_run():
-    """The folders of the trainings that this call will run."""
-    return [Path(job.output[0]).parent for job in workflow.dag.needrun_jobs() if job.rule.name == "train"]
+def jobs_to_run(rule):
+    """The jobs of a rule that this call will run."""
+    return [job for job in workflow.dag.needrun_jobs() if job.rule.name == rule]
+
+
+def refuse():
+    """Refuse what would fail or lose something later."""
+    shards = [job.wildcards.shard for job in jobs_to_run("prepare")] if ORIGINAL_SHARD else []
+    guards.refuse(
+        SETTINGS,
+        LAYOUT,
+        [Path(job.output[0]).parent for job in jobs_to_run("train")],
+        {shard: (Path(original_shard(shard)), Path(LAYOUT.raw(shard))) for shard in shards},
+    )
+
+
+def refuse_in_a_dry_run_too():
+    """Snakemake calls `onstart` in no dry run, but it schedules the jobs of one."""
+    schedule = JobScheduler.schedule
+
+    def checked(scheduler):
+        if workflow.dryrun:
+            with guards.user_errors():
+                refuse()
+        return schedule(scheduler)
+
+    JobScheduler.schedule = checked
 
 
 def slurm_name():
@@ -116,16 +141,18 @@ def options():
     return [argument for argument in sys.argv[1:] if argument not in workflow.dag_settings.targets]
 
 
+if IS_MAIN:
+    refuse_in_a_dry_run_too()
+
+
 onstart:
     if IS_MAIN:
         with guards.user_errors():
             LOCKS.append(guards.hold(LAYOUT))
-            runs = guards.runs(SETTINGS, LAYOUT)
-            guards.refuse_other_configs(runs)
-            guards.refuse_to_train_anew(training_to_run())
+            refuse()
             # The config is no input of the rules: each has the digest of its own keys, and other keys are no reason to run.
             write_text(LAYOUT.config, dump(SETTINGS))
-            waited = guards.wait_for_earlier_jobs(LAYOUT, runs, slurm_name())
+            waited = guards.wait_for_earlier_jobs(LAYOUT, guards.runs(SETTINGS, LAYOUT), slurm_name())
         look_at_jobs_only_when_one_ends()
         repeat_interrupted_jobs()
         if slurm_name():
