@@ -124,7 +124,8 @@ def test_a_reader_that_goes_away_stops_nothing(fresh):
         fresh.command(), cwd=fresh.folder, env=fresh.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     fresh.started.append(call)
-    assert call.stdout.readline()
+    while "Building DAG" not in (line := call.stdout.readline().decode()):
+        assert line
     call.stdout.close()
     call.wait(PATIENCE)
     assert fresh.planned() == {}

@@ -14,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 from snakemake.api import Workflow
 from snakemake.dag import DAG
 from snakemake.jobs import GroupJob, Job
+from snakemake.logging import ColorizingTextHandler
 from snakemake.rules import Rule
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.settings.types import ConfigSettings, DAGSettings, ExecutionSettings, ResourceSettings
@@ -74,6 +75,7 @@ NAMES = {
         has_field(Workflow, "config_settings") and has_field(ConfigSettings, "config")
     ),
     "workflow.dag.needrun_jobs": lambda: callable(DAG.needrun_jobs) and isinstance(Workflow.dag, property),
+    "workflow.dryrun": lambda: "common_settings.dryrun_exec" in source(Workflow.dryrun),
     "workflow.scheduler._executor": lambda: (
         "self._executor = executor_plugin.executor(" in source(JobScheduler.__init__)
         and "self.run_uuid = " in source(Executor.__post_init__)
@@ -125,6 +127,12 @@ def test_the_executor_asks_for_the_jobs_that_are_still_active():
     assert {"external_jobid", "job", "aux"} <= {each.name for each in dataclasses.fields(SubmittedJobInfo)}
     assert 'aux={"slurm_logfile": slurm_logfile}' in source(Executor.run_job)
     assert all(callable(getattr(Executor, name)) for name in ("report_job_success", "report_job_error"))
+
+
+def test_a_dry_run_schedules_and_the_end_of_a_reader_is_raised():
+    """Else hooks.smk need not, or could not, replace these two."""
+    assert "self.scheduler.schedule()" in source(Workflow.execute)
+    assert "except BrokenPipeError:" in source(ColorizingTextHandler.emit)
 
 
 def test_no_name_of_ours_hides_one_that_snakemake_looks_up(fresh):

@@ -4,12 +4,14 @@
 # tests/workflow/test_hooks.py holds each name below against the installed versions. To admit a newer version: raise the
 # upper bound in pyproject.toml and the number above, `make lock`, then run that test and `make test-slurm`.
 import asyncio
+import contextlib
 import os
 import shlex
 import sys
 from pathlib import Path
 
 from snakemake.jobs import GroupJob, Job
+from snakemake.logging import ColorizingTextHandler
 from snakemake.scheduling.job_scheduler import JobScheduler
 from tokencodes import attempts, guards, slurm, triggers
 from tokencodes.yamlfile import dump
@@ -68,6 +70,20 @@ def refuse_in_a_dry_run_too():
 def slurm_name():
     """What Slurm calls all jobs of this call; None on one machine."""
     return getattr(workflow.scheduler._executor, "run_uuid", None)
+
+
+def go_on_when_nobody_reads():
+    """Let the end of the output's reader (a closed pager, `| head`) pass. Snakemake dies of it between two jobs.
+
+    In a thread that waits for a job, its scheduler waits for ever.
+    """
+    emit = ColorizingTextHandler.emit
+
+    def emit_if_read(handler, record):
+        with contextlib.suppress(BrokenPipeError):
+            emit(handler, record)
+
+    ColorizingTextHandler.emit = emit_if_read
 
 
 def look_at_jobs_only_when_one_ends():
@@ -141,6 +157,7 @@ def options():
     return [argument for argument in sys.argv[1:] if argument not in workflow.dag_settings.targets]
 
 
+go_on_when_nobody_reads()
 if IS_MAIN:
     refuse_in_a_dry_run_too()
 
