@@ -143,14 +143,13 @@ def refuse(
     `trainings` are the folders of those that the call will run; `documents` are, by shard that it will prepare, the
     user's own file and the raw shard that was copied from it earlier. Raises UserError, a line for each problem.
     """
-    refuse_unusable(layout)
     refuse_other_configs(runs(settings, layout))
     refuse_to_train_anew(trainings)
     refuse_other_documents(layout, trainings, shard_names(settings.data.source), documents)
 
 
 def refuse_unusable(layout: Layout) -> None:
-    """Refuse a results folder that cannot be written. Raises UserError."""
+    """Refuse a results folder that cannot be written, before Snakemake looks into it. Raises UserError."""
     folder = Path(layout.root)
     while not os.path.lexists(folder):
         folder = folder.parent

@@ -129,7 +129,7 @@ def trained_by(run_dir: Path) -> str | None:
     """Digest of the code that trained a finished run; None if the run is not finished or does not state it."""
     try:
         return Final.read(run_dir / "final.json").code
-    except (UserError, OSError):  # the latter: `results` is no folder, which is refused later
+    except UserError:
         return None
 
 

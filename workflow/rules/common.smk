@@ -15,8 +15,9 @@ from tokencodes.planning.resources import by_stage
 with guards.user_errors():
     SETTINGS = guards.read_settings(config, config_files(), overridden=config_is_overridden())
     SHARDS = shard_names(SETTINGS.data.source)
+    LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
+    guards.refuse_unusable(LAYOUT)
 
-LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
 ENVIRONMENT = "../../envs/environment.yaml"
 ASK = by_stage(SETTINGS)
 
