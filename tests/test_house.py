@@ -18,10 +18,10 @@ KNOWN |= {"torch.nn.functional": "F", "torch.distributed": "dist", "matplotlib.p
 ORDER = (
     *("errors", "files", "records", "layout", "spec", "yamlfile", "codeversion"),
     *("interfaces", "model", "data", "train", "validate", "evaluate", "analysis", "report", "planning"),
-    *("config", "triggers", "attempts", "guards", "commandline", "cli"),
+    *("config", "triggers", "attempts", "slurm", "guards", "commandline", "cli"),
 )
 # `Config` gathers the specs; these take it whole, since they show or plan all of it.
-TAKE_CONFIG = ("report", "planning", "triggers", "attempts", "guards", "cli")
+TAKE_CONFIG = ("report", "planning", "triggers", "attempts", "slurm", "guards", "cli")
 # An imported model is compared with a config, not with a run: these take it whole too.
 OF_IMPORTS = ("train/importing.py", "validate/checks.py", "evaluate/references.py")
 

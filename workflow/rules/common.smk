@@ -17,8 +17,9 @@ from tokencodes.planning.resources import by_stage
 with guards.user_errors():
     SETTINGS = read_merged(config_files(), config_overrides())  # Snakemake itself reads YAML 1.1
     SHARDS = shard_names(SETTINGS.data.source)
+    LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
+    guards.refuse_unusable(LAYOUT)
 
-LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
 ENVIRONMENT = "../../envs/environment.yaml"
 ASK = by_stage(SETTINGS)
 
@@ -28,7 +29,6 @@ TRAININGS = dict(interface=list(SETTINGS.interfaces), seed=SETTINGS.seeds)
 MODELS = expand(TRAINING, **TRAININGS)
 
 FIXED = [name for name, interface in SETTINGS.interfaces.items() if is_fixed(interface)]
-CODES = [LAYOUT.codes(name) for name in FIXED]
 RUNS = [LAYOUT.final(model) for model in MODELS]
 VALIDATIONS = [LAYOUT.validation(model) for model in MODELS]
 EVALUATIONS = [
@@ -43,7 +43,14 @@ RESULTS = [LAYOUT.store_manifest, *RUNS, *VALIDATIONS, *EVALUATIONS]  # with par
 
 # The user's own files that are copied from.
 SOURCE = SETTINGS.data.source
-ORIGINAL_SHARD = f"{expanded(SOURCE.path)}/{{shard}}.parquet" if SOURCE.kind == "local" else []
+
+
+def original_shard(shard):
+    """The user's own file that a shard is copied from; None if it comes from elsewhere."""
+    return f"{expanded(SOURCE.path)}/{shard}.parquet" if SOURCE.kind == "local" else None
+
+
+ORIGINAL_SHARD = original_shard("{shard}") or []
 TOKENIZER_SOURCE = SETTINGS.data.tokenizer
 ORIGINAL_TOKENIZER = expanded(TOKENIZER_SOURCE.path) if TOKENIZER_SOURCE.kind == "local" else []
 
