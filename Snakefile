@@ -41,12 +41,14 @@ rule all:
         rules.report.output,
         LAYOUT.config,
         rules.accounting.output,
-        CODES,
+        rules.tokenizer.output,
+        expand(rules.codes.output, interface=FIXED),
         RESULTS,
         IMPORTS,
         OTHERS,
         expand(rules.export.output, **TRAININGS),
         STORE,
+        expand(rules.benchmarks.output, task=[task.name for task in SETTINGS.evaluate.tasks]),
     localrule: True
     message:
         "{SETTINGS.name} is complete"

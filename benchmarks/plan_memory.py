@@ -100,8 +100,8 @@ def measure(model_changes: dict[str, Any], train_changes: dict[str, Any], interf
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with job(train) as ranks, profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        held = inputs.assemble(spec, None, model.vocab_size, model.d_model, model.init_std)
-        net = transformer.create(held.form, held.arrays, model, 0)
+        parts = inputs.assemble(spec, None, model.vocab_size, model.d_model, model.init_std)
+        net = transformer.create(parts.form, parts.arrays, model, 0)
         net.decoder.checkpointing = train.activation_checkpointing
         module = ranks.wrap(SummedLoss(net, train.loss_chunk_tokens), net.decoder.layers, train.parallel)
         optimizer = optim.build(net, train)

@@ -58,8 +58,8 @@ def worker(args: argparse.Namespace) -> dict[str, float]:
     train = settings.train.model_copy(update=changes)
     interface, device = settings.interface(name), torch.device(args.device, 0 if args.device == "cuda" else None)
     distributed.make_deterministic(1, 0)
-    held = inputs.assemble(interface, None, model.vocab_size, model.d_model, model.init_std)
-    net = transformer.create(held.form, held.arrays, model, 0)
+    parts = inputs.assemble(interface, None, model.vocab_size, model.d_model, model.init_std)
+    net = transformer.create(parts.form, parts.arrays, model, 0)
     net.to(device)
     net.decoder.checkpointing = checkpointing
     module = SummedLoss(net, train.loss_chunk_tokens)

@@ -139,8 +139,8 @@ def _rows(specs: list[type[Strict]], prefix: str) -> Iterator[Row]:
 
 def _one_spec_by_name(spec: type[Strict]) -> type[Strict] | None:
     """The spec that all keys of this one hold, as `resources` does by stage."""
-    held = {each for field in spec.model_fields.values() for each in _specs(field.annotation)[:1] or [None]}
-    return held.pop() if len(spec.model_fields) > 1 and len(held) == 1 else None
+    specs = {each for field in spec.model_fields.values() for each in _specs(field.annotation)[:1] or [None]}
+    return specs.pop() if len(spec.model_fields) > 1 and len(specs) == 1 else None
 
 
 def _kind(spec: type[Strict]) -> str:

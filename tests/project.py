@@ -173,9 +173,9 @@ def tiny_value(tiny: Any, **changes: Any) -> dict[str, Any]:
     return value
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 600, what: str = "it") -> None:
-    """Poll; fail when it takes too long."""
+def wait_until(condition: Callable[[], object], seconds: float = 600, what: str = "it", *, every: float = 0.1) -> None:
+    """Poll each `every` seconds; fail when it takes too long."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what} does not come"
-        time.sleep(0.1)
+        time.sleep(every)

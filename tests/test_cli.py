@@ -88,8 +88,8 @@ WRONG = {
     "train --run a --store b --out": "Option '--out' requires an argument",
     "train --ru a --store b --out c": "No such option: --ru",  # no abbreviations
     "train --run a --store b --out c d": "unexpected extra argument(s) (d)",
-    "train --run a --store b --out c --time-budget ten": "a number of minutes above 0 is expected, not 'ten'",
-    "train --run a --store b --out c --time-budget -5": "a number of minutes above 0 is expected, not '-5'",
+    "train --run a --store b --out c --time-budget ten": "above 0 and up to 10,000,000 is expected, not 'ten'",
+    "train --run a --store b --out c --time-budget -5": "above 0 and up to 10,000,000 is expected, not '-5'",
     "evaluate --config a --model b --task c --out d --shots two": "Invalid value for '--shots'",
     "resolve --config a --out b --no-json": "No such option: --no-json",
     "compare a": "Missing argument 'B'",
@@ -145,7 +145,7 @@ def test_config_text_reaches_a_stage_as_it_was_written(quickstart, tmp_path):
         (
             PermissionError(13, "", "f"),
             2,
-            "tokencodes: error: f: permission denied; name another path, or mend this one\n",
+            "tokencodes: error: f: permission denied; name another path, or correct this one\n",
         ),
         (
             OSError(28, "", "f"),

@@ -11,7 +11,6 @@ import pytest
 from tokencodes import codeversion
 
 WHY = {
-    "analysis.compare": "the statistics of a pair of models",
     "analysis.curves": "the loss curves that are drawn",
     "analysis.paired": "the statistics of paired documents",
     "analysis.pairing": "which documents of two models form a pair",

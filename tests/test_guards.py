@@ -100,7 +100,8 @@ def test_slurm_jobs_of_an_earlier_call_are_waited_for_by_name(tmp_path, monkeypa
     layout = Layout(str(tmp_path))
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin/squeue"
-    program.write_text('#!/bin/sh\necho "$@" >> asked; [ "$(wc -l < asked)" -lt 3 ] && echo 17 && echo 18_2\nexit 0\n')
+    rows = "17|RUNNING|N/A|None\\n18_2|PENDING|N/A|None\\n"
+    program.write_text(f'#!/bin/sh\necho "$@" >> asked; [ "$(wc -l < asked)" -lt 3 ] && printf "{rows}"\nexit 0\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)

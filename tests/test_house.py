@@ -18,12 +18,33 @@ KNOWN |= {"torch.nn.functional": "F", "torch.distributed": "dist", "matplotlib.p
 ORDER = (
     *("errors", "files", "records", "layout", "spec", "yamlfile", "codeversion"),
     *("interfaces", "model", "data", "train", "validate", "evaluate", "analysis", "report", "planning"),
-    *("config", "triggers", "attempts", "guards", "commandline", "cli"),
+    *("config", "triggers", "attempts", "slurm", "guards", "commandline", "cli"),
 )
 # `Config` gathers the specs; these take it whole, since they show or plan all of it.
-TAKE_CONFIG = ("report", "planning", "triggers", "attempts", "guards", "cli")
+TAKE_CONFIG = ("report", "planning", "triggers", "attempts", "slurm", "guards", "cli")
 # An imported model is compared with a config, not with a run: these take it whole too.
 OF_IMPORTS = ("train/importing.py", "validate/checks.py", "evaluate/references.py")
+
+# Modules whose tests are not in tests/<package>/test_<module>.py.
+TESTED_IN = {
+    "commandline.py": "test_cli.py",
+    "errors.py": "test_cli.py",
+    "spec.py": "test_config.py",
+    "data/spec.py": "test_config.py",
+    "evaluate/manifest.py": "evaluate/test_benchmarks.py",
+    "evaluate/spec.py": "test_config.py",
+    "interfaces/codebook.py": "interfaces/test_codebooks.py",
+    "interfaces/form.py": "interfaces/test_module.py",
+    "interfaces/spec.py": "interfaces/test_codebooks.py",
+    "model/hf_config.py": "model/test_hf.py",
+    "model/origin.py": "test_records.py",
+    "model/spec.py": "test_config.py",
+    "model/weights.py": "evaluate/test_run.py",
+    "planning/spec.py": "planning/test_resources.py",
+    "train/final.py": "test_records.py",
+    "train/spec.py": "test_config.py",
+    "validate/validation.py": "test_records.py",
+}
 
 
 def name_of(path: Path) -> str:
@@ -90,3 +111,14 @@ def test_tests_use_no_private_names_of_ours(path):
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in bound:
             assert not re.match(r"_[a-z]", node.attr), f"{node.value.id}.{node.attr}"
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.name != "__init__.py"], ids=name_of)
+def test_tests_mirror_the_source(path):
+    name = name_of(path)
+    own = f"{name.rpartition('/')[0]}/test_{path.name}".lstrip("/")
+    if name.startswith("interfaces/codebooks/"):
+        own = "interfaces/test_codebooks.py"
+    if name in TESTED_IN:
+        assert not (ROOT / "tests" / own).exists(), f"{name} has tests of its own: take it out of TESTED_IN"
+    assert (ROOT / "tests" / TESTED_IN.get(name, own)).is_file()

@@ -3,6 +3,7 @@
 workflow/scripts/logged.sh writes a line before and a line after each attempt. All attempts of a job are in one log.
 """
 
+import contextlib
 import re
 import shlex
 import sys
@@ -132,14 +133,12 @@ def report_failures(jobs: Sequence[FailedJob], options: Sequence[str], layout: L
     began = call_began(layout)
     for job in sorted(jobs, key=lambda job: (job.rule, sorted(job.wildcards.items()))):
         reason = _reason([Path(log) for log in job.logs], began)
-        _print(f"failed: {' '.join([job.rule, *job.wildcards.values()])}{f': {reason}' if reason else ''}")
+        say(f"failed: {' '.join([job.rule, *job.wildcards.values()])}{f': {reason}' if reason else ''}")
         for log in job.logs:
-            _print(f"  its log: {log}")
-        _print(f"  again:   {shlex.join(['snakemake', *job.outputs[:1], *options])}")
+            say(f"  its log: {log}")
+        say(f"  again:   {shlex.join(['snakemake', *job.outputs[:1], *options])}")
     if jobs:
-        _print(
-            "everything that does not depend on these jobs went on; the same call runs them and what depends on them"
-        )
+        say("everything that does not depend on these jobs went on; the same call runs them and what depends on them")
 
 
 def _reason(logs: Sequence[Path], began: float) -> str:
@@ -150,5 +149,7 @@ def _reason(logs: Sequence[Path], began: float) -> str:
     return reasons[-1].removeprefix("tokencodes: ") if reasons else ""
 
 
-def _print(text: str) -> None:
-    print(f"tokencodes: {text}", file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    """One line on stderr, if anyone still reads it."""
+    with contextlib.suppress(BrokenPipeError):
+        print(f"tokencodes: {text}", file=sys.stderr, flush=True)

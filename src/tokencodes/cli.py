@@ -4,6 +4,7 @@ Each function below is one subcommand: its signature is the command line, its do
 A body imports the modules that it needs, so tables and checks start without torch.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -12,15 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Typer
 
-from tokencodes.commandline import flag, minutes, option, parse_line
-from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, EXIT_USER_ERROR, StoppedEarly, UserError
-from tokencodes.files import DISK_FULL
+from tokencodes.commandline import Terminal, flag, minutes, of_the_system, option, parse_line, share
+from tokencodes.errors import EXIT_DONE, EXIT_STOPPED_EARLY, EXIT_USER_ERROR, StoppedEarly, UserError, lines
 
 if TYPE_CHECKING:
     from tokencodes.config import Config
-
-# Errors of the operating system about a path that the user named and that cannot serve.
-UNUSABLE = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 app = Typer(
     help="One subcommand per stage of the workflow. `tokencodes STAGE --help` names the files of a stage.",
@@ -66,10 +63,10 @@ def check(
 
         print(schema_text())
         return
-    from tokencodes.evaluate import packaged
+    from tokencodes.config import check
 
     settings = _load(config)
-    packaged.check(settings.evaluate)
+    check(settings)
     print(f"{config}: valid; {len(settings.interfaces)} interfaces x {len(settings.seeds)} seeds")
 
 
@@ -79,7 +76,7 @@ def resolve(
     config: Annotated[str, option("FILE", "the run's config (YAML)")],  # not a path: with --json, "//" must stay
     as_json: Annotated[bool, flag("--json", "--config is JSON text itself, not a file")] = False,
     interface: Annotated[str | None, option("NAME", "with --seed: write this model's run file")] = None,
-    seed: Annotated[int | None, option("SEED", "with --interface: the model's seed")] = None,
+    seed: Annotated[int | None, option("SEED", "with --interface: the model's seed", min=0, max=2**63 - 1)] = None,
     out: Annotated[Path, option("FILE", "the YAML file to write")],
 ) -> None:
     """Write a config, or one model's part of it, with every key."""
@@ -109,7 +106,7 @@ def plan(
     *,
     config: ConfigFile,
     as_json: Json = False,
-    mfu: Annotated[float, option("SHARE", "share of a GPU's peak that training reaches")] = 0.4,
+    mfu: Annotated[float, option("SHARE", "share of a GPU's peak that training reaches", parser=share)] = 0.4,
 ) -> None:
     """Estimate what a config takes, before any job.
 
@@ -336,7 +333,7 @@ def evaluate(
     config: ConfigFile,
     model: ModelDir,
     task: Annotated[str, option("NAME", "a task of the config")],
-    shots: Annotated[int, option("N", "solved examples before each question")] = 0,
+    shots: Annotated[int, option("N", "solved examples before each question", min=0, max=1000)] = 0,
     benchmarks: Annotated[Path | None, option("DIR", "what `tokencodes benchmarks` wrote")] = None,
     store: Annotated[Path | None, option("DIR", "for corpus_validation: the store")] = None,
     out: Annotated[
@@ -422,32 +419,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one stage; return the exit code: 0 done, 2 wrong input, 75 start me again (1, a traceback: our fault)."""
     # Pydantic would read the metadata of every installed package in search of plugins: a tenth of a short stage's time.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    arguments = sys.argv[1:] if argv is None else argv
     try:
-        context = parse_line(app, sys.argv[1:] if argv is None else argv)
-        context.command.invoke(context)
-        sys.stdout.flush()
+        with contextlib.redirect_stdout(Terminal(sys.stdout)):
+            context = parse_line(app, arguments)
+            context.command.invoke(context)
+            sys.stdout.flush()
     except Exit as end:
         return end.exit_code  # --help was printed
     except UserError as error:
-        return _refuse(str(error))
+        return _refuse(error)
     except StoppedEarly as stop:
         print(f"tokencodes: {stop}", file=sys.stderr)
         return EXIT_STOPPED_EARLY
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `| head` does
-    except OSError as error:
-        if isinstance(error, UNUSABLE) and error.filename:
-            reason = os.strerror(error.errno).lower()
-            return _refuse(f"{error.filename}: {reason}; name another path, or mend this one")
-        if error.errno not in DISK_FULL:
+    except (OSError, MemoryError) as error:
+        if (refusal := of_the_system(error, arguments)) is None:
             raise
-        where = error.filename or "a file of this stage"
-        return _refuse(f"{where}: the disk is full ({os.strerror(error.errno)}); free some space and start again")
+        return _refuse(refusal)
     return EXIT_DONE
 
 
-def _refuse(message: str) -> int:
-    for line in message.splitlines():
+def _refuse(error: UserError) -> int:
+    for line in lines(error):
         print(f"tokencodes: error: {line}", file=sys.stderr)
     return EXIT_USER_ERROR
 

@@ -96,14 +96,14 @@ def data_files(modules: Sequence[str]) -> list[Path]:
     A module that holds a file's name, or that of a folder above it, in a string reads it. A file that no module of its
     package names belongs to all of them.
     """
-    wanted = set(modules)
+    chosen = set(modules)
     paths = set()
     for package in sorted({_package(name) for name in modules}):
         siblings = [name for name in _modules_of(package) if name not in FRAME]
         for path in _data_of(package):
             parts = set(path.relative_to(_folder(package)).parts)
             readers = {name for name in siblings if parts & _words(_source(name))}
-            if wanted & (readers or set(siblings)):
+            if chosen & (readers or set(siblings)):
                 paths.add(path)
     return sorted(paths)
 

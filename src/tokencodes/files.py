@@ -56,6 +56,14 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def expanded(path: Path | str) -> Path:
+    """`path` with the home folder in place of ~ or ~USER. Raises UserError if there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(f"{path}: there is no home folder {Path(path).parts[0]}; write the whole path") from None
+
+
 @contextlib.contextmanager
 def full_disk_named(path: Path | str) -> Iterator[None]:
     """Turn "no space left" while `path` is written into a UserError that names it.
@@ -85,7 +93,9 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 
     What stood at `path` before stays as it was until the rename, so a killed job leaves no half file.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path) if Path(path).is_symlink() else path)  # the file that a link names is replaced
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is {'a folder' if path.is_dir() else 'a device or a pipe'}; name a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:

@@ -1,26 +1,26 @@
 """What the workflow checks before its first job: the config, that one call works on a results folder, that the jobs of
-an earlier call have ended, and that no finished training is lost.
+an earlier call have ended, and that no training is lost. A dry run refuses what the call would refuse.
 """
 
 import contextlib
+import filecmp
 import functools
 import os
-import subprocess
+import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tokencodes import codeversion, config, triggers
-from tokencodes.errors import EXIT_USER_ERROR, UserError
-from tokencodes.evaluate import packaged
+from tokencodes import codeversion, config, slurm, triggers
+from tokencodes.attempts import say
+from tokencodes.data.source import shard_names
+from tokencodes.errors import EXIT_USER_ERROR, UserError, lines
 from tokencodes.files import differences, digest, lock_file, locked, read_json, write_text
 from tokencodes.layout import Layout, model_name
-from tokencodes.spec import parse
 from tokencodes.train.final import Final
 from tokencodes.train.spec import Run
-from tokencodes.yamlfile import read_yaml
 
 QUEUE_INTERVAL_S = 15  # between two looks at Slurm's queue
 DIFFERENCES_SHOWN = 3
@@ -33,25 +33,18 @@ FATE = {
 
 @contextlib.contextmanager
 def user_errors() -> Iterator[None]:
-    """A UserError ends the process: its lines on stderr, no traceback, exit code 2."""
+    """A UserError, or a file that cannot be used, ends the process: lines on stderr, no traceback, exit code 2."""
     try:
-        yield
+        try:
+            yield
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise UserError(f"{error.filename}: cannot be used ({error.strerror})") from None
     except UserError as error:
-        for line in str(error).splitlines():
-            print(f"tokencodes: error: {line}", file=sys.stderr)
+        for line in lines(error):
+            say(f"error: {line}")
         raise SystemExit(EXIT_USER_ERROR) from None
-
-
-def read_settings(value: dict[str, Any], files: Sequence[str], *, overridden: bool) -> config.Config:
-    """The config that Snakemake merged from files and, if `overridden`, from `--config`: validated.
-
-    Raises UserError, a line for each problem, with the files' names.
-    """
-    for path in files:
-        read_yaml(path)  # names the line of a syntax error and of a key that stands twice
-    settings = parse(config.Config, value, ", ".join([*files, *(["--config"] if overridden else [])]))
-    packaged.check(settings.evaluate)
-    return settings
 
 
 def put_stages_on_path() -> None:
@@ -70,8 +63,14 @@ def hold(layout: Layout) -> IO[str]:
     The kernel drops the lock when the process ends, in whatever way. Raises UserError if another process has it. A file
     system without locks refuses nobody: each training run's own lock, and Snakemake's, are still there.
     """
-    busy = f"{layout.root}: another snakemake is at work here; wait for it, stop it, or give this run another `name`"
-    return lock_file(layout.lock, busy=busy)
+    path = Path(layout.lock)
+    owner = path.read_text().strip() if path.exists() else ""
+    by_whom = f" ({owner})" if owner else ""
+    busy = f"{layout.root}: another snakemake is at work here{by_whom}; wait for it, stop it, or use another `name`"
+    file = lock_file(path, busy=busy)
+    file.truncate(0)
+    print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+    return file
 
 
 def wait_for_earlier_jobs(layout: Layout, run_dirs: Iterable[Path], slurm_name: str | None) -> bool:
@@ -106,7 +105,7 @@ def wait_for_slurm(layout: Layout, name: str) -> bool:
     record = Path(layout.slurm)
     names = record.read_text().split() if record.exists() else []
     waited = False
-    while names and (jobs := in_queue(names)):
+    while names and (jobs := slurm.queue(names)):
         if not waited:
             say(
                 f"{layout.root}: Slurm has {len(jobs)} job(s) of an earlier call; waiting for them; to go on at once, "
@@ -118,16 +117,64 @@ def wait_for_slurm(layout: Layout, name: str) -> bool:
     return waited
 
 
-def in_queue(names: Sequence[str]) -> list[str]:
-    """Ids of the Slurm jobs of these names that wait or run. Raises UserError if Slurm does not answer."""
-    command = ["squeue", "--noheader", "--format=%i", f"--name={','.join(names)}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"squeue does not answer ({' '.join(done.stderr.split())}); start again when Slurm does")
-    return done.stdout.split()
+# ---------------------------------------------------------- no training lost
 
 
-# ------------------------------------------------- no finished training lost
+def refuse(
+    settings: config.Config, layout: Layout, trainings: Sequence[Path], documents: Mapping[str, tuple[Path, Path]]
+) -> None:
+    """Refuse what would fail or lose something later. Before any job, since Snakemake deletes a starting job's outputs.
+
+    `trainings` are the folders of those that the call will run; `documents` are, by shard that it will prepare, the
+    user's own file and the raw shard that was copied from it earlier. Raises UserError, a line for each problem.
+    """
+    refuse_other_configs(runs(settings, layout))
+    refuse_to_train_anew(trainings)
+    refuse_other_documents(layout, trainings, shard_names(settings.data.source), documents)
+
+
+def refuse_unusable(layout: Layout) -> None:
+    """Refuse a results folder that cannot be written, before Snakemake looks into it. Raises UserError."""
+    folder = Path(layout.root)
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is no folder, so {layout.root} cannot be made; change `results` or `name`")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"{folder}: cannot be written by you; change its permissions, or `results` in the config")
+
+
+def refuse_other_documents(
+    layout: Layout, trainings: Iterable[Path], shards: Sequence[str], documents: Mapping[str, tuple[Path, Path]]
+) -> None:
+    """Refuse to make another store under trainings that have begun: each of them would be refused afterwards.
+
+    Raises UserError if the corpus has other shards than the store, or a shard other bytes than its copy.
+    """
+    begun = [run_dir for run_dir in trainings if (run_dir / "final.json").exists() or has_checkpoints(run_dir)]
+    if not begun:
+        return
+    changes = [
+        f"{original} has changed"
+        for original, copy in documents.values()
+        if original.exists() and copy.exists() and not filecmp.cmp(original, copy, shallow=False)
+    ]
+    with contextlib.suppress(UserError, KeyError, TypeError):
+        stored = [entry["name"] for entry in read_json(layout.store_manifest)["shards"]]
+        changes += [f"shard {name} is new" for name in shards if name not in stored]
+        changes += [f"shard {name} is missing" for name in stored if name not in shards]
+    if changes:
+        names = ", ".join(run_dir.name for run_dir in begun)
+        raise UserError(
+            f"{layout.root}: the corpus is no longer that of {names}: {'; '.join(changes[:DIFFERENCES_SHOWN])}"
+            f"{' ...' if changes[DIFFERENCES_SHOWN:] else ''}; restore it, use another `name`, or delete these runs to "
+            "train anew"
+        )
+
+
+def has_checkpoints(run_dir: Path) -> bool:
+    """Whether a training left any."""
+    return any(run_dir.glob("checkpoints/step_*"))
 
 
 def runs(settings: config.Config, layout: Layout) -> dict[Path, Run]:
@@ -190,7 +237,7 @@ def refuse_to_train_anew(run_dirs: Iterable[Path]) -> None:
         "is missing or has changed (a dry run, -n, shows what) and its checkpoints are gone; restore that, or delete "
         "the folder to train anew"
         for run_dir in run_dirs
-        if (run_dir / "final.json").exists() and not any(run_dir.glob("checkpoints/step_*"))
+        if (run_dir / "final.json").exists() and not has_checkpoints(run_dir)
     ]
     if problems:
         raise UserError("\n".join(problems))
@@ -202,8 +249,3 @@ def warn_of_other_code(run_dirs: Iterable[Path], on_code_change: str) -> None:
     others = [run_dir.name for run_dir in run_dirs if triggers.trained_by(run_dir) not in (None, today)]
     if others and on_code_change in FATE:
         say(f"warning: the training code has changed since {', '.join(others)} was trained: {FATE[on_code_change]}")
-
-
-def say(text: str) -> None:
-    """One line on stderr."""
-    print(f"tokencodes: {text}", file=sys.stderr, flush=True)

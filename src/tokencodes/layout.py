@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tokencodes.files import expanded
+
 MODEL = re.compile(r"(?P<interface>[a-z0-9][a-z0-9_.]*)-s(?P<seed>\d+)")
 TASK = re.compile(r"(?P<task>.+)-(?P<shots>\d+)shot")
 
@@ -18,8 +20,8 @@ def model_name(interface: str, seed: int | str) -> str:
 
 def parse_model_name(name: str) -> tuple[str, int] | None:
     """Interface and seed of a model's name; None if it is not the name of a model that a run trained."""
-    found = MODEL.fullmatch(name)
-    return (found["interface"], int(found["seed"])) if found else None
+    match = MODEL.fullmatch(name)
+    return (match["interface"], int(match["seed"])) if match else None
 
 
 def task_name(task: str, shots: int | str) -> str:
@@ -29,8 +31,8 @@ def task_name(task: str, shots: int | str) -> str:
 
 def parse_task_name(name: str) -> tuple[str, int] | None:
     """Task and number of shots; None if it is no such name."""
-    found = TASK.fullmatch(name)
-    return (found["task"], int(found["shots"])) if found else None
+    match = TASK.fullmatch(name)
+    return (match["task"], int(match["shots"])) if match else None
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Layout:
     @classmethod
     def of(cls, results: str, name: str) -> "Layout":
         """The layout of the run `name` under the config's `results`, which may begin with `~`."""
-        return cls(str(Path(results, name).expanduser()))
+        return cls(str(expanded(Path(results, name))))
 
     # -------------------------------------------------------------- the run
 

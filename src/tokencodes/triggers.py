@@ -32,9 +32,13 @@ def accounting(settings: Config) -> str:
     return section_digest(settings.model, list(settings.interfaces), *settings.interfaces.values())
 
 
-def raw_shard(settings: Config) -> str:
-    """Of a downloaded shard: the source. What becomes of the file afterwards does not decide it."""
-    return section_digest(settings.data.source.model_dump(mode="json", exclude={"keep_raw"}))
+def raw_shard(settings: Config, original: str | None) -> str:
+    """Of a downloaded shard: the source. What becomes of the file afterwards does not decide it.
+
+    `original` is the user's own file that it is copied from, if it is.
+    """
+    source = settings.data.source.model_dump(mode="json", exclude={"keep_raw"})
+    return section_digest(source, *([version_of(original)] if original else []))
 
 
 def tokenizer(settings: Config) -> str:
@@ -42,8 +46,26 @@ def tokenizer(settings: Config) -> str:
     return section_digest(settings.data.tokenizer, settings.model.vocab_size)
 
 
+def prepared_shard(settings: Config, original: str | None) -> str:
+    """Of a prepared shard; `original` as in `raw_shard`.
+
+    Snakemake deletes the raw shard when a download fails, and asks for no missing file behind a complete one: what has
+    changed must be known here too.
+    """
+    return section_digest(store(settings), version_of(original)) if original else store(settings)
+
+
+def version_of(original: str) -> list[int]:
+    """Size and time of a user's own file, in nanoseconds. Snakemake misses a change to an older time; this does not."""
+    try:
+        stat = Path(original).stat()
+    except OSError:
+        return []  # the stage says what is wrong
+    return [stat.st_size, stat.st_mtime_ns]
+
+
 def store(settings: Config) -> str:
-    """Of a prepared shard and of the index."""
+    """Of the index, and of what all prepared shards share."""
     return data_digest(settings.data, settings.model.vocab_size)
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tokencodes.evaluate.scores import write_documents
-from tokencodes.files import write_json
+from tokencodes.evaluate.scores import Scores, write_documents
+from tokencodes.layout import Layout
 
 
 class Stored:
-    """A results folder with one file a model and task."""
+    """A results folder with one file per model and task."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -28,21 +28,32 @@ class Stored:
             metrics.append(
                 "bits_per_byte" if "bytes" in scores else "word_perplexity" if "words" in scores else "perplexity"
             )
-        result = {
+        fields = {
             "model": model,
+            "interface": None,
+            "seed": None,
             "task": task,
             "task_version": 1.0,
             "shots": 0,
             "limit": None,
             "n": n,
+            "data": "invented",
             "label": task.upper(),
-            "metrics": {name: {} for name in metrics},
+            "metrics": {
+                name: {"value": 0.5, "stderr": None, "chance": None, "higher_is_better": True} for name in metrics
+            },
+            "model_sha256": "c" * 64,
+            "tokenizer_sha256": "a" * 64,
             "data_sha256": "d" * 64,
+            "harness": "lm_eval",
             "engine": "tokencodes.evaluate.engine 1, fp32, cpu",
+            "versions": {},
+            "wall_s": 1.0,
+            "truncated": 0,
         } | changes
-        path = self.root / "eval" / model / f"{task}-{result['shots']}shot.json"
-        write_documents(path.with_suffix(".parquet"), columns)
-        write_json(path, result)
+        path = Path(Layout(str(self.root)).scores(model, task, fields["shots"]))
+        fields["documents_sha256"] = write_documents(path.with_suffix(".parquet"), columns)
+        Scores.model_validate(fields).write(path)
         return path
 
 

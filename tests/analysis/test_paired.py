@@ -24,7 +24,7 @@ def answers(random, n, both, only_a, only_b):
 
 
 def likelihoods(random, n, shift):
-    """Nats and tokens of n documents of uneven length; A needs about `shift` nats a token more than B."""
+    """Nats and tokens of n documents of uneven length; A needs about `shift` nats per token more than B."""
     tokens = np.ceil(random.lognormal(6, 0.7, n))
     b = tokens * (3 + 0.3 * random.standard_normal(n))
     return b + tokens * (shift + 0.1 * random.standard_normal(n)), b, tokens

@@ -1,5 +1,6 @@
 """Results laid side by side: the right documents meet, other questions are refused by name, gaps stay gaps."""
 
+import dataclasses
 import math
 import random
 
@@ -9,15 +10,18 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tokencodes.analysis import compare, paired, pairing
+from tokencodes.analysis import paired, pairing
 from tokencodes.errors import UserError
+from tokencodes.evaluate.scores import Scores
+from tokencodes.report import compare
 
 RIGHT, WRONG = [1.0, 1.0, 0.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def models(stored, a="a", b="b"):
     """The rows of two models of a folder."""
-    return compare.models(*(next(iter(pairing.find(stored.root / "eval" / name).values())) for name in (a, b)))
+    sides = (next(iter(pairing.find(stored.root / "eval" / name).values())) for name in (a, b))
+    return compare.of_models(*sides).to_dict("records")
 
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
@@ -27,8 +31,10 @@ def test_documents_meet_by_id_in_whatever_order_they_lie(stored, order):
     hashes = [f"{number:064x}" for number in order]
     stored.add("b", "piqa", {"acc": [WRONG[n] for n in order]}, doc_id=list(order), doc_sha256=hashes)
     (row,) = models(stored)
-    assert (row.found.only_a, row.found.only_b, row.found.n) == (2, 0, 6)
-    assert row.found == paired.difference(np.array(RIGHT), np.array(WRONG))
+    assert (row["only_a"], row["only_b"], row["n"]) == (2, 0, 6)
+    expected = dataclasses.asdict(paired.difference(np.array(RIGHT), np.array(WRONG)))
+    for name, value in expected.items():
+        np.testing.assert_equal(row[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_examples_from_other_data_are_refused_where_there_are_examples(stored):
 def test_another_device_or_precision_is_paired(stored):
     stored.add("a", "piqa", {"acc": RIGHT})
     stored.add("b", "piqa", {"acc": WRONG}, engine="tokencodes.evaluate.engine 1, bf16, cuda")
-    assert models(stored)[0].found.n == 6
+    assert models(stored)[0]["n"] == 6
 
 
 def test_other_units_of_the_same_documents_are_refused(stored):
@@ -78,11 +84,11 @@ def test_perplexities_are_compared_in_nats_and_bits_by_document(stored):
     for model, values in nats.items():
         stored.add(model, "wikitext", {"loglikelihood": values, "words": [20.0, 50.0, 3.0]})
         stored.add(model, "corpus_validation", {"loglikelihood": values, "bytes": [99.0, 200.0, 10.0]})
-    rows = {row.task: row for row in models(stored)}
+    rows = {row["task"]: row for row in models(stored)}
     words, bits = rows["wikitext"], rows["corpus_validation"]
-    assert (words.unit, words.lower, bits.unit) == ("nats a word", True, "bits a byte")
-    assert words.found.difference == pytest.approx((220 - 239) / 73)
-    assert bits.found.a == pytest.approx(220 / 309 / math.log(2))
+    assert (words["unit"], words["lower"], bits["unit"]) == ("nats per word", True, "bits per byte")
+    assert words["difference"] == pytest.approx((220 - 239) / 73)
+    assert bits["a"] == pytest.approx(220 / 309 / math.log(2))
 
 
 def test_a_missing_task_is_a_gap_and_the_rest_is_compared(stored):
@@ -90,20 +96,20 @@ def test_a_missing_task_is_a_gap_and_the_rest_is_compared(stored):
         stored.add(model, "piqa", {"acc": RIGHT})
     stored.add("a", "winogrande", {"acc": RIGHT})
     stored.add("b", "hellaswag", {"acc_norm": RIGHT})
-    rows = {row.task: row for row in models(stored)}
-    assert rows["winogrande"].found is rows["hellaswag"].found is None
-    assert rows["winogrande"].missing == "no result of b" and rows["hellaswag"].missing == "no result of a"
-    assert rows["piqa"].found.difference == 0 and rows["piqa"].holm == 1
+    rows = {row["task"]: row for row in models(stored)}
+    assert rows["winogrande"]["difference"] is rows["hellaswag"]["difference"] is None
+    assert rows["winogrande"]["missing"] == "no result of b" and rows["hellaswag"]["missing"] == "no result of a"
+    assert rows["piqa"]["difference"] == 0 and rows["piqa"]["holm"] == 1
 
 
 def test_a_document_without_a_score_makes_nan_and_counts_in_the_family(stored):
     for model, scores in (("a", [1.0] * 12), ("b", [0.0] * 12)):
         stored.add(model, "piqa", {"acc": scores})
         stored.add(model, "winogrande", {"acc": [*scores[:11], None if model == "b" else 1.0]})
-    rows = {row.task: row for row in models(stored)}
-    assert math.isnan(rows["winogrande"].found.difference) and math.isnan(rows["winogrande"].holm)
-    assert rows["winogrande"].found.undefined == 1
-    assert rows["piqa"].holm == pytest.approx(2 * rows["piqa"].found.p)
+    rows = {row["task"]: row for row in models(stored)}
+    assert math.isnan(rows["winogrande"]["difference"]) and math.isnan(rows["winogrande"]["holm"])
+    assert rows["winogrande"]["undefined"] == 1
+    assert rows["piqa"]["holm"] == pytest.approx(2 * rows["piqa"]["p"])
 
 
 def test_seeds_are_paired_by_seed_and_unequal_ones_are_refused(stored):
@@ -112,9 +118,9 @@ def test_seeds_are_paired_by_seed_and_unequal_ones_are_refused(stored):
         for model, share in (("learned", 0.6), ("gf2", 0.5)):
             stored.add(f"{model}-s{seed}", "piqa", {"acc": [float(draw.random() < share) for _ in range(50)]})
     (row,) = models(stored, "learned", "gf2")
-    assert row.found.seeds == 3 and row.found.n == 50
+    assert row["seeds"] == 3 and row["n"] == 50
     one = models(stored, "learned-s2", "gf2-s3")
-    assert one[0].found.seeds == 1
+    assert one[0]["seeds"] == 1
     stored.add("gf2-s4", "piqa", {"acc": RIGHT})
     with pytest.raises(UserError, match=r"learned in .*eval has the seeds 1, 2, 3, gf2 in .*eval 1, 2, 3, 4"):
         models(stored, "learned", "gf2")
@@ -145,10 +151,14 @@ def test_any_seed_that_asked_something_else_is_refused(stored, seed, changes, na
     ("damage", "named"),
     [
         (lambda path: path.with_suffix(".parquet").unlink(), "no such file"),
-        (lambda path: path.with_suffix(".parquet").write_bytes(b"PAR1"), "not a whole Parquet file"),
-        (lambda path: path.write_text("[]"), "is not a result"),
+        (lambda path: path.with_suffix(".parquet").write_bytes(b"PAR1"), "is not the file that"),
+        (lambda path: path.write_text("[]"), "not the scores of a model"),
         (lambda path: path.write_text("{"), "not valid JSON"),
-        (lambda path: path.write_text(path.read_text().replace('"n": 6', '"n": 7')), "counts 7 documents"),
+        (
+            lambda path: path.write_text(path.read_text().replace('"n": 6', '"n": 7')),
+            "does not match its record_sha256",
+        ),
+        (lambda path: Scores.read(path).model_copy(update={"n": 7}).write(path), "counts 7 documents"),
     ],
 )
 def test_damage_is_one_line_with_the_file(stored, damage, named):
@@ -167,12 +177,12 @@ def test_a_flipped_bit_among_the_scores_is_noticed(stored, share):
     content = bytearray(documents.read_bytes())
     content[int(share * len(content))] ^= 1
     documents.write_bytes(content)
-    with pytest.raises(UserError, match=r"piqa-0shot.parquet: not a whole Parquet file"):
+    with pytest.raises(UserError, match=r"piqa-0shot.parquet: is not the file that piqa-0shot.json was written for"):
         pairing.read(path)
 
 
 def test_a_document_that_stands_twice_is_refused(stored):
-    with pytest.raises(UserError, match="a doc_id stands there twice"):
+    with pytest.raises(UserError, match="a doc_id occurs twice"):
         pairing.read(stored.add("a", "piqa", {"acc": RIGHT}, doc_id=[0, 1, 2, 3, 4, 4]))
 
 

@@ -23,9 +23,9 @@ def test_the_interval_covers_the_truth_and_alarms_are_five_percent(n_seeds, seed
         noise = random.standard_normal(n) + random.standard_normal((n_seeds, n))
         noise += seed_sd / math.sqrt(n) * random.standard_normal((n_seeds, 1))
         variances = seeds.variances(noise)
-        half = seeds._reach(0.05, variances, n_seeds, n)
+        half = seeds.half_width(0.05, variances, n_seeds, n)
         covered += abs(noise.mean()) <= half
-        alarms += seeds._p(noise.mean(), variances, n_seeds, n) <= 0.05
+        alarms += seeds.p_value(noise.mean(), variances, n_seeds, n) <= 0.05
         found = seeds.over_seeds(noise + truth, np.zeros_like(noise)) if not alarms % 100 else None
         assert found is None or (found.low <= truth <= found.high) == (abs(noise.mean()) <= half)
     assert 0.93 <= covered / runs <= 0.975
@@ -105,7 +105,7 @@ def test_the_number_of_seeds_gives_about_the_promised_power():
     found, runs = 0, 600
     for _ in range(runs):
         again = random.standard_normal((needed, n)) + seed_sd * random.standard_normal((needed, 1)) + difference
-        found += seeds._p(again.mean(), seeds.variances(again), needed, n) <= 0.05
+        found += seeds.p_value(again.mean(), seeds.variances(again), needed, n) <= 0.05
     assert needed > 2 and 0.7 <= found / runs <= 0.95
 
 

@@ -468,7 +468,7 @@ def test_command_line(bench, capsys, one_line):
 
 
 def test_no_shard_waits_for_pandas(bench):
-    """pyarrow imports it in pa.array and Array.to_numpy: a quarter of a second, in a process a shard."""
+    """pyarrow imports it in pa.array and Array.to_numpy: a quarter of a second, in one process per shard."""
     bench.write(pa.table({"text": ["abc dgh fee " * 9] * 3, "id": ["a", "b", "c"]}))
     code = "import sys; from tokencodes import cli; sys.exit(cli.main(sys.argv[1:]) or 'pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, *bench.command()], check=False, capture_output=True, text=True)

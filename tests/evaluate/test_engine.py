@@ -56,7 +56,7 @@ MAX_SMALL = 16  # context of the model that random requests overflow
 
 
 def scored(*pairs: tuple[str, str]) -> list[Instance]:
-    """Requests as a task makes them, a document each."""
+    """Requests as a task makes them, one per document."""
     return [Instance("loglikelihood", {}, pair, 0, metadata=("given", number, 1)) for number, pair in enumerate(pairs)]
 
 

@@ -93,7 +93,7 @@ def test_the_same_bits_again_and_no_talk(
     assert results[0] == results[1]
     said = capfd.readouterr()
     assert said.out == ""
-    assert len(said.err.splitlines()) == 2  # one line a run: where the result is
+    assert len(said.err.splitlines()) == 2  # one line per run: where the result is
     assert results[0][0]["label"] == "LAMBADA (white space collapsed)"
 
 

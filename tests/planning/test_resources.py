@@ -30,7 +30,7 @@ def test_a_training_job_has_room_for_its_ranks_and_a_checkpoint(paper):
     request = resources.filled(paper)
     assert request.train.mem_mb * MIB > 5 * weights
     on_cpu = paper.model_copy(update={"train": paper.train.model_copy(update={"device": "cpu"})})
-    assert resources.filled(on_cpu).train.mem_mb * MIB > 2 * 4 * weights + 3 * weights  # a state of four copies a rank
+    assert resources.filled(on_cpu).train.mem_mb * MIB > 2 * 4 * weights + 3 * weights  # four copies per rank
     assert request.export.mem_mb * MIB > 2 * weights and request.evaluate.mem_mb * MIB > weights
 
 

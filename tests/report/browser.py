@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from project import PATIENCE
+
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # Debian's first
-WAIT_S = 120
 PX_PER_IN = 96
 
 
@@ -62,7 +63,7 @@ class Browser:
             self.events.append(answer)
 
     def _next(self) -> dict[str, Any]:
-        end = time.monotonic() + WAIT_S
+        end = time.monotonic() + PATIENCE
         while b"\0" not in self.buffer:
             assert time.monotonic() < end and self.process.poll() is None, "the browser does not answer"
             try:

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from scipy.stats import norm
 
 from tokencodes import config, files
 from tokencodes.data.manifest import ShardTiming, StoreManifest
-from tokencodes.evaluate.scores import write_documents
+from tokencodes.evaluate.scores import Scores, write_documents
 from tokencodes.evaluate.spec import Task
 from tokencodes.interfaces.vocabulary import bits_needed
 from tokencodes.model.shape import Params
 from tokencodes.records import DIGEST, VERSION, Record
+from tokencodes.report.render import Table
 from tokencodes.spec import parse
 from tokencodes.train.final import Final
 from tokencodes.validate.validation import Validation
@@ -59,6 +61,9 @@ def write_json(path: Path, value: Any) -> None:
     """Write JSON. A record that a test has changed gets the digests that its stage would have given it."""
     if isinstance(value, dict) and VERSION in value:
         value = {key: part for key, part in value.items() if key not in (VERSION, DIGEST)}
+        documents_file = path.with_suffix(".parquet")
+        if "documents_sha256" in value and documents_file.exists():
+            value["documents_sha256"] = files.sha256_file(documents_file)
         if "shards" in value:
             value["sha256"] = files.digest({key: part for key, part in value.items() if key != "sha256"})
         value = {VERSION: Record.version, **value}
@@ -261,26 +266,28 @@ def evaluation(interface: str, seed: int, task: Task, columns: dict[str, Any]) -
         value = value_of(metric, columns)
         stderr = math.sqrt(value * (1 - value) / (n - 1)) if metric.startswith("acc") else 0.05 * value
         metrics[metric] = {"value": value, "stderr": stderr, "chance": chance, "higher_is_better": higher}
-    return {
-        "model": f"models/{interface}-s{seed}",
-        "interface": interface,
-        "seed": seed,
-        "task": task.name,
-        "task_version": 1.0,
-        "shots": task.shots,
-        "limit": task.limit,
-        "n": n,
-        "data": "invented",
-        "label": LABELS[task.name],
-        "metrics": metrics,
-        "model_sha256": "c" * 64,
-        "data_sha256": "d" * 64,
-        "harness": "lm_eval 0.4.12",
-        "engine": "tokencodes",
-        "versions": {"torch": "2.13.0", "lm_eval": "0.4.12", "python": "3.11.9"},
-        "wall_s": 4.25,
-        "truncated": 0,
-    }
+    return Scores(
+        model=f"{interface}-s{seed}",
+        interface=interface,
+        seed=seed,
+        task=task.name,
+        task_version=1.0,
+        shots=task.shots,
+        limit=task.limit,
+        n=n,
+        data="invented",
+        label=LABELS[task.name],
+        metrics=metrics,
+        model_sha256="c" * 64,
+        tokenizer_sha256="a" * 64,
+        data_sha256="d" * 64,
+        documents_sha256="0" * 64,  # write_json puts that of the file beside it
+        harness="lm_eval 0.4.12",
+        engine="tokencodes",
+        versions={"torch": "2.13.0", "lm_eval": "0.4.12", "python": "3.11.9"},
+        wall_s=4.25,
+        truncated=0,
+    ).content()
 
 
 def final(
@@ -392,6 +399,16 @@ def paper_size(settings: config.Config) -> config.Config:
         {"name": name, "shots": 0, "limit": None} for name in METRICS if name != "corpus_validation"
     ]
     return parse(config.Config, value, "paper size")
+
+
+def table_rows(table: Table, **values: Any) -> list[dict[str, Any]]:
+    """The records of a table that have these values."""
+    return [r for r in table.records if all(r[key] == value for key, value in values.items())]
+
+
+def column(folder: Path, interface: str, seed: int, task: str, metric: str) -> np.ndarray:
+    """A column of a model's scores by document."""
+    return pq.read_table(folder / f"eval/{interface}-s{seed}/{task}-0shot.parquet")[metric].to_numpy()
 
 
 KINDS = {

@@ -46,7 +46,7 @@ def test_the_table_has_the_statistics_of_the_documents(compare, folder):
     ]
     assert [loss["a"], loss["b"], loss["difference"]] == pytest.approx([*ends, ends[0] - ends[1]])
     assert loss["p"] is None and loss["holm"] is None and loss["low"] is None, "one run shows no spread of seeds"
-    assert rows["corpus_validation", "bits_per_byte"]["unit"] == "bits a byte"
+    assert rows["corpus_validation", "bits_per_byte"]["unit"] == "bits per byte"
     text = compare(folder / "eval/learned-s0", folder / "eval/gf2-s0")[1]
     (line,) = (line for line in text.splitlines() if line.startswith("PIQA, acc"))
     assert f"{100 * expected.a:.1f}" in line and f"{expected.only_a} : {expected.only_b}" in line

@@ -1,13 +1,11 @@
 """Tables of differences against the documents, curves and figures that they are made from."""
 
 import json
-import math
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import simulate
-from simulate import write_json
+from simulate import column, table_rows, write_json
 
 from tokencodes import config
 from tokencodes.analysis import paired, seeds
@@ -18,19 +16,10 @@ from tokencodes.report.results import read
 from tokencodes.spec import parse
 
 
-def table_rows(table, **wanted):
-    """The records of a table that have these values."""
-    return [r for r in table.records if all(r[key] == value for key, value in wanted.items())]
-
-
-def documents(folder, interface, seed, task, metric):
-    return pq.read_table(folder / f"eval/{interface}-s{seed}/{task}-0shot.parquet")[metric].to_numpy()
-
-
 def test_one_seed_is_bootstrap_and_mcnemar_over_documents(settings, folder):
     table = differences.differences(read(settings, folder, with_curves=False))
     (row,) = table_rows(table, task="piqa", interface="gf2")
-    expected = paired.difference(*(documents(folder, name, 0, "piqa", "acc") for name in ("gf2", "learned")))
+    expected = paired.difference(*(column(folder, name, 0, "piqa", "acc") for name in ("gf2", "learned")))
     for key in ("a", "b", "difference", "low", "high", "p", "only_a", "only_b", "n"):
         assert row[key] == getattr(expected, key)
     p = [row["p"] for row in table.records]
@@ -45,8 +34,7 @@ def test_several_seeds_count_beside_documents_and_a_seed_that_one_lacks_is_left_
     results = read(three_seeds, folder, with_curves=False)
     (row,) = table_rows(differences.differences(results), task="winogrande", interface="gf2")
     a, b = (
-        np.stack([documents(folder, name, seed, "winogrande", "acc") for seed in (0, 1, 2)])
-        for name in ("gf2", "learned")
+        np.stack([column(folder, name, seed, "winogrande", "acc") for seed in (0, 1, 2)]) for name in ("gf2", "learned")
     )
     expected = seeds.over_seeds(a, b)
     for key in ("difference", "low", "high", "p", "from_seeds", "from_documents"):
@@ -73,7 +61,7 @@ def test_gaps_nan_and_refusals_are_seen(settings, folder):
 
 @pytest.mark.parametrize("gap", [0, 30])
 def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings, folder, gap):
-    """Every document right against `gap` of 100 wrong; a likelihood that is less by a nat a document."""
+    """Every document right against `gap` of 100 wrong; a likelihood that is less by a nat per document."""
     for interface in ("learned", "gf2"):
         worse = interface == "gf2"
         for task, columns in (
@@ -87,10 +75,10 @@ def test_what_is_shown_is_better_or_worse_by_the_metrics_own_direction(settings,
             result = json.loads(stem.with_suffix(".json").read_text())
             if task == "piqa":
                 result["metrics"] = {"acc": result["metrics"]["acc"] | {"value": 1 - gap * worse / 100}}
-            write_json(stem.with_suffix(".json"), result)
             n = len(next(iter(columns.values())))
             ids = {"doc_id": list(range(n)), "doc_sha256": [str(i) for i in range(n)]}
             write_documents(stem.with_suffix(".parquet"), ids | columns)
+            write_json(stem.with_suffix(".json"), result)
     cells = {row[:2]: row for row in differences.differences(read(settings, folder, with_curves=False)).rows}
     said = "worse" if gap else "no"
     assert cells["PIQA, acc", "gf2"][-1] == said
@@ -104,9 +92,7 @@ def test_on_par_is_two_one_sided_tests_and_not_a_large_p(settings, tmp_path):
     folder = simulate.results(chosen, tmp_path / "run")
     table = differences.differences(read(chosen, folder, with_curves=False))
     (row,) = table_rows(table, task="openbookqa", interface="gf2")
-    gap = documents(folder, "gf2", 0, "openbookqa", "acc_norm") - documents(
-        folder, "learned", 0, "openbookqa", "acc_norm"
-    )
+    gap = column(folder, "gf2", 0, "openbookqa", "acc_norm") - column(folder, "learned", 0, "openbookqa", "acc_norm")
     assert row["equivalence_p"] == pytest.approx(
         seeds.equivalence(paired.difference(gap + 0.0, 0 * gap), 0.02), rel=0.01
     )
@@ -134,64 +120,6 @@ def test_losses_are_those_of_the_curves(three_seeds, tmp_path):
         f"gf2 is {np.mean(ends['gf2']) - np.mean(ends['learned']):.2f} nats behind"
         in findings.sentences(read(three_seeds, folder))[1]
     )
-
-
-@pytest.fixture
-def paper_run(settings, tmp_path):
-    """A run of the paper's size, corpus and budget that has its accounting and one score."""
-    value = simulate.paper_size(settings).model_dump(mode="json")
-
-    def make(score, stderr=0.005, **changes):
-        chosen = parse(config.Config, value | changes, "paper")
-        simulate.write_params(tmp_path / "params.json", simulate.parameters(chosen))
-        task = next(task for task in chosen.evaluate.tasks if task.name == "hellaswag")
-        columns = simulate.documents(task, np.random.default_rng(0), 0, 50)
-        for seed, shift in zip(chosen.seeds, (0.0, -0.001, 0.001), strict=False):
-            result = simulate.evaluation("binary16", seed, task, columns)
-            result["metrics"]["acc_norm"] |= {"value": score + shift, "stderr": stderr}
-            write_json(tmp_path / f"eval/binary16-s{seed}/hellaswag-0shot.json", result)
-        results = read(chosen, tmp_path, with_curves=False)
-        rows = table_rows(differences.against_paper(results), task="hellaswag", metric="acc_norm")
-        return {row["interface"]: row for row in rows}
-
-    return make
-
-
-def test_z_and_verdict_by_hand(paper_run):
-    """Published 52.40 +- 0.50; ours +- 0.50: their root of squares is 0.7071."""
-    row = paper_run(0.535)["binary16"]
-    assert row["difference"] == pytest.approx(1.1) and row["z"] == pytest.approx(1.1 / 0.5**0.5)
-    assert row["verdict"] == "agrees (one run)"
-    assert paper_run(0.54)["binary16"]["verdict"] == "differs (one run)"
-    row = paper_run(0.54, seeds=[0, 1, 2])["binary16"]
-    assert row["seed_sd"] == pytest.approx(0.1)
-    assert row["z"] == pytest.approx(1.6 / math.hypot(0.5, 0.5, 0.1 * math.sqrt(4 / 3)))
-    assert row["verdict"] == "differs"
-
-
-def test_what_is_not_there_is_empty(paper_run):
-    row = paper_run(0.54)["gf2"]
-    assert (row["value"], row["difference"], row["z"], row["verdict"]) == (None,) * 4
-    assert row["paper: value"] == 51.44
-
-
-def test_other_sizes_budgets_and_data_are_named(paper_run, settings, folder, tmp_path):
-    assert paper_run(0.5, stderr=None)["binary16"]["verdict"] == "not tested: no standard error"
-    table = differences.against_paper(read(settings, folder, with_curves=False))
-    assert {row["verdict"] for row in table.records} == {"not comparable: size, budget, data"}
-    assert all(row["z"] is None for row in table.records)
-    rows = differences.against_paper(read(simulate.controls(settings), tmp_path, with_curves=False)).rows
-    (row,) = (row for row in rows if row[0].startswith("OpenBookQA") and row[1] == "gf2")
-    assert row[3:] == ("", "", "", ""), "the paper does not give OpenBookQA of GF2"
-
-
-def test_power_is_that_of_the_papers_difference(settings, folder):
-    table = differences.power(read(settings, folder, with_curves=False))
-    (row,) = table_rows(table, task="piqa", interface="gf2")
-    a, b = (documents(folder, name, 0, "piqa", "acc") for name in ("gf2", "learned"))
-    assert row["paper: difference"] == pytest.approx(71.16 - 72.69)
-    assert row["documents_needed"] == paired.documents_needed(float(np.mean(a != b)), (71.16 - 72.69) / 100)
-    assert row["seeds_needed"] is None, "one seed does not show what another would change"
 
 
 def test_a_last_loss_that_is_no_number_is_refused(settings, folder):
@@ -230,35 +158,15 @@ def test_who_lacks_scores_is_named(three_seeds, tmp_path):
     assert row[2].endswith("[2 of 3]")
 
 
-def test_an_approximate_figure_is_not_tested(settings, tmp_path):
-    chosen = simulate.paper_size(settings)
-    folder = tmp_path / "run"
-    simulate.write_params(folder / "params.json", simulate.parameters(chosen))
-    task = next(task for task in chosen.evaluate.tasks if task.name == "mmlu")
-    columns = simulate.documents(task, np.random.default_rng(0), 0, 50)
-    write_json(folder / "eval/learned-s0/mmlu-0shot.json", simulate.evaluation("learned", 0, task, columns))
-    rows = table_rows(
-        differences.against_paper(read(chosen, folder, with_curves=False)), task="mmlu", interface="learned"
-    )
-    (row,) = (row for row in rows if row["paper: value"] is not None)
-    assert (row["verdict"], row["z"], row["difference"]) == ("not tested: approximate", None, None)
-
-
-def test_few_seeds_agree_further(paper_run):
-    """Two seeds say little of their spread: Student's t of one degree of freedom is 12.7, not 1.96."""
-    row = paper_run(0.538, stderr=0.0001, seeds=[0, 1])["binary16"]
-    assert row["z"] > 1.96 and row["verdict"] == "agrees"
-
-
 def test_a_unit_that_the_metric_does_not_name_is_named(settings, tmp_path):
-    """A difference of word perplexities is one of nats a word."""
+    """A difference of word perplexities is one of nats per word."""
     chosen = simulate.paper_size(settings)
     folder = tmp_path / "run"
     task = next(task for task in chosen.evaluate.tasks if task.name == "wikitext")
     for position, interface in enumerate(("learned", "gf2")):
         columns = simulate.documents(task, np.random.default_rng(0), position, 50)
         path = folder / f"eval/{interface}-s0/wikitext-0shot.json"
-        write_json(path, simulate.evaluation(interface, 0, task, columns))
         write_documents(path.with_suffix(".parquet"), columns)
+        write_json(path, simulate.evaluation(interface, 0, task, columns))
     rows = {row[:2]: row for row in differences.differences(read(chosen, folder, with_curves=False)).rows}
-    assert rows["WikiText, word_perplexity (nats a word)", "gf2"][3] != "–"
+    assert rows["WikiText, word_perplexity (nats per word)", "gf2"][3] != "–"

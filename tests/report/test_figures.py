@@ -17,7 +17,6 @@ from tokencodes.analysis.pairing import FRACTION
 from tokencodes.config import Config
 from tokencodes.report import differences, figures, style
 from tokencodes.report.results import read
-from tokencodes.report.spec import Display
 from tokencodes.spec import parse
 
 KINDS = {
@@ -140,27 +139,18 @@ def test_labels_groups_and_colours_of_the_config_are_drawn(settings, tmp_path):
                 assert "#123456" in {line.get_color() for axes in figure.axes for line in axes.lines}
 
 
-@pytest.mark.parametrize("n", [1, 8, 9, 15, 40])
-def test_looks_are_distinct_whatever_their_number(n):
-    names = [f"i{k}" for k in range(n)]
-    for groups in ({}, {"a": names[: n // 2]}, {f"g{k}": names[k::4] for k in range(4)}):
-        found = style.looks(Display(groups=groups), names)
-        assert list(found) == names
-        assert len({(look.colour, str(look.line), look.marker) for look in found.values()}) == n
-
-
 def test_one_wide_interval_does_not_set_the_axis_for_all(settings, tmp_path):
     """Two seeds can give an interval of any length: it is cut, and ends in arrows."""
     chosen = parse(Config, simulate.controls(settings).model_dump(mode="json") | {"seeds": [0, 1]}, "two seeds")
     results = read(chosen, simulate.results(chosen, tmp_path / "x"))
     figure = figures.differences(results)
     (limits,) = {axes.get_xlim() for axes in figure.axes}
-    found = [each.row.found for each in differences.against_baseline(results) if each.row.unit == FRACTION]
-    ends = np.array([100 * abs(end) for each in found for end in (each.low, each.high)])
+    rows = [row for row in differences.paired_rows(results) if row["unit"] == FRACTION]
+    ends = np.array([100 * abs(row[end]) for row in rows for end in ("low", "high")])
     ends = ends[np.isfinite(ends)]
     arrows = [line for axes in figure.axes for line in axes.lines if line.get_marker() in ("<", ">")]
     assert limits[1] == -limits[0] and len(arrows) == (ends > limits[1]).sum() > 0
-    assert all(abs(100 * each.difference) <= limits[1] for each in found)
+    assert all(abs(100 * row["difference"]) <= limits[1] for row in rows)
 
 
 def test_benchmark_marks_are_the_scores(drawn, settings):

@@ -7,7 +7,7 @@ import simulate
 from simulate import write_json
 
 from tokencodes import config
-from tokencodes.report import findings, page
+from tokencodes.report import findings, page, paper
 from tokencodes.report.results import read
 from tokencodes.spec import parse
 
@@ -63,35 +63,35 @@ def test_missing_runs_are_counted(settings, folder):
 
 
 def test_only_the_papers_size_may_be_compared(settings, tmp_path):
-    paper = simulate.paper_size(settings)
-    simulate.write_params(tmp_path / "params.json", simulate.parameters(paper))
-    results = read(paper, tmp_path)
-    assert findings.is_paper_size(results) and not findings.is_toy(results)
+    chosen = simulate.paper_size(settings)
+    simulate.write_params(tmp_path / "params.json", simulate.parameters(chosen))
+    results = read(chosen, tmp_path)
+    assert not paper.unlike(results) and not paper.is_toy(results)
     assert "This run has their size, budget and data." in findings.comparability(results)
     assert "may be set beside the paper's" in findings.sentences(results)[2] and not page.notice(results)
 
-    value = paper.model_dump(mode="json")
+    value = chosen.model_dump(mode="json")
     value["evaluate"]["tasks"][0]["limit"] = 100
     results = read(parse(config.Config, value, "a limit"), tmp_path)
     assert "its data on 9 of 10 benchmarks: only these may be set beside" in findings.sentences(results)[2]
     assert "their data on 9 of 10 benchmarks" in page.notice(results)
 
-    value = paper.model_dump(mode="json")
+    value = chosen.model_dump(mode="json")
     value["data"]["source"] = settings.model_dump(mode="json")["data"]["source"]
     results = read(parse(config.Config, value, "another corpus"), tmp_path)
     assert "but other data: it is not to be set against" in findings.sentences(results)[2]
     assert page.notice(results)
 
-    value = paper.model_dump(mode="json")
+    value = chosen.model_dump(mode="json")
     value["train"]["max_steps"] = 300_000  # 78.6 B tokens: no toy, and not the paper's budget
     results = read(parse(config.Config, value, "short"), tmp_path)
-    assert not findings.is_paper_size(results) and not findings.is_toy(results)
+    assert paper.unlike(results) and not paper.is_toy(results)
     assert "not to be set against the paper's figures" in findings.sentences(results)[2]
 
-    content = simulate.parameters(paper)
+    content = simulate.parameters(chosen)
     content["gf2"]["trainable"] += 1
     simulate.write_params(tmp_path / "params.json", content)
-    assert not findings.is_paper_size(read(paper, tmp_path))
+    assert paper.unlike(read(chosen, tmp_path))
 
 
 def test_nothing_yet(settings, tmp_path):

@@ -8,6 +8,8 @@ from simulate import write_json
 
 from tokencodes import config
 from tokencodes.errors import UserError
+from tokencodes.evaluate.catalogue import label
+from tokencodes.evaluate.scores import Scores
 from tokencodes.files import read_json
 from tokencodes.report import others
 from tokencodes.spec import parse
@@ -26,11 +28,29 @@ def settings(root: Path) -> config.Config:
 
 
 def store(folder: Path, model: str, task: str, shots: int, n: int, **metrics: tuple) -> None:
-    label = {"hellaswag": "HellaSwag", "mmlu": "MMLU"}.get(task, others.label(task, "pypi"))
     keys = ("value", "stderr", "chance", "higher_is_better")
-    values = {name: dict(zip(keys, (*four, True), strict=True)) for name, four in metrics.items()}
-    result = {"task": task, "shots": shots, "label": label, "n": n, "metrics": values, "model_sha256": model[0] * 64}
-    write_json(folder / "eval" / model / f"{task}-{shots}shot.json", result)
+    Scores(
+        model=model,
+        interface=None,
+        seed=None,
+        task=task,
+        task_version=1.0,
+        shots=shots,
+        limit=None,
+        n=n,
+        data="invented",
+        label=label(task, "pypi"),
+        metrics={name: dict(zip(keys, (*four, True), strict=True)) for name, four in metrics.items()},
+        model_sha256=("e" if model == OTHER else "c") * 64,
+        tokenizer_sha256="a" * 64,
+        data_sha256="d" * 64,
+        documents_sha256="0" * 64,
+        harness="lm_eval",
+        engine="tokencodes",
+        versions={},
+        wall_s=1.0,
+        truncated=0,
+    ).write(folder / "eval" / model / f"{task}-{shots}shot.json")
 
 
 def test_models_stand_beside_each_other(settings: config.Config, tmp_path: Path) -> None:
@@ -55,7 +75,7 @@ def test_models_stand_beside_each_other(settings: config.Config, tmp_path: Path)
     assert "MMLU asks for the letter" in text and "chance" in text
     assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".md", ".tex", ".txt"}
     line = next(line for line in (tmp_path / "tables/references.csv").read_text().splitlines() if ",0.409," in line)
-    assert "s" * 64 in line and OTHER in line
+    assert "e" * 64 in line and OTHER in line
 
 
 def test_a_result_of_another_task_is_refused(settings: config.Config, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from simulate import write_json
 
 from tokencodes import config
 from tokencodes.report import tables
-from tokencodes.report.results import published, read
+from tokencodes.report.published import published
+from tokencodes.report.results import read
 from tokencodes.spec import parse
 
 
@@ -121,7 +122,7 @@ def test_a_missing_result_is_a_gap_and_never_zero(settings, folder):
     assert row["value"] == row["stderr"] == row["n"] == row["file"] == ""
     cells = {line[0]: line for line in markdown_cells(folder / "tables/results.md")}
     assert cells["PIQA, acc"][5] == "–"
-    assert cells["Held-out windows, loss (nats a token)"][5] == "–"
+    assert cells["Held-out windows, loss (nats per token)"][5] == "–"
     training = markdown_cells(folder / "tables/training.md")[3]
     assert training == ["gf2-s0", *["–"] * 7]
 
@@ -233,7 +234,7 @@ def test_tokens_encoded_are_known_of_shards_with_a_record_and_in_total_only_if_a
 def test_the_pace_is_work_by_time(settings, folder):
     records = [json.loads(p.read_text()) for p in sorted((folder / "data/store").glob("*/timing.json"))]
     table = tables.data(read(settings, folder, with_curves=False), timed=True)
-    assert table.header[-2:] == ("Tokens a second", "MB a CPU second")
+    assert table.header[-2:] == ("Tokens per second", "MB per CPU second")
     sums = {
         key: sum(record[key] for record in records) for key in ("encoded_tokens", "encoded_bytes", "wall_s", "cpu_s")
     }
@@ -268,7 +269,7 @@ def test_the_same_results_give_the_same_bytes(settings, folder, tmp_path):
     tables.write(settings, folder)
     first = outputs(folder)
     assert set(first) == {
-        *(f"{name}.{kind}" for name in tables.NAMES for kind in ("csv", "md", "tex")),
+        *(f"{name}.{kind}" for name in tables.TABLES for kind in ("csv", "md", "tex")),
         "results_by_seed.csv",
         "summary.txt",
     }
@@ -345,7 +346,7 @@ def test_latex_is_balanced_and_compiles(settings, tmp_path, kind):
         chosen = KINDS[kind](settings)
         simulate.results(chosen, tmp_path)
     tables.write(chosen, tmp_path)
-    for name in tables.NAMES:
+    for name in tables.TABLES:
         text = (tmp_path / f"tables/{name}.tex").read_text(encoding="utf-8")
         environments = []
         for begins, environment in re.findall(r"\\(begin|end)\{(\w+)\}", text):
@@ -365,7 +366,7 @@ def test_latex_is_balanced_and_compiles(settings, tmp_path, kind):
         page = (
             r"\documentclass{article}\usepackage[letterpaper,margin=1in]{geometry}\usepackage{booktabs}\begin{document}"
         )
-        page += "".join(rf"\input{{tables/{name}}}" for name in tables.NAMES) + r"\end{document}"
+        page += "".join(rf"\input{{tables/{name}}}" for name in tables.TABLES) + r"\end{document}"
         (tmp_path / "page.tex").write_text(page)
         run = subprocess.run(
             ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"],

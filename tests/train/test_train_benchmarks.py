@@ -6,10 +6,12 @@ import sys
 import pytest
 import torch
 
+from project import PATIENCE
+
 
 def run(root, *arguments):
     line = [sys.executable, root / "benchmarks" / "train_step_gpu.py", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, timeout=300)
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 from making import code
 from tokencodes.cli import main
 from tokencodes.errors import UserError
-from tokencodes.files import sha256_file
 from tokencodes.interfaces import codebooks, codes, gf2
 from tokencodes.interfaces.spec import CodeInterface
 from tokencodes.interfaces.vocabulary import Vocabulary
@@ -209,27 +208,6 @@ def test_another_tokenizer_or_store_is_found(tiny, copy):
     assert "store_sha256" in outcomes(tiny, folder)["files"]
     path.write_text(json.dumps({**stated.content(), "store_sha256": "0"}))  # edited by hand
     assert "record_sha256" in outcomes(tiny, folder)["files"]
-
-
-def test_export_refuses_a_foreign_tokenizer_and_an_unfinished_run(tiny, copy, tmp_path, capsys):
-    folder = copy("gf2")
-    other = tmp_path / "tokenizer"
-    shutil.copytree(tiny.tokenizer, other)
-    (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text() + " ")
-    before = sha256_file(folder / "model" / "model.safetensors")
-    line = ["export", "--run-dir", str(folder / "run"), "--tokenizer", str(other), "--out", str(folder / "model")]
-    assert main(line) == 2 and "is not the tokenizer" in capsys.readouterr().err
-    (folder / "run" / "final.json").unlink()
-    line[4] = str(tiny.tokenizer)
-    assert main(line) == 2 and "no such file" in capsys.readouterr().err
-    assert sha256_file(folder / "model" / "model.safetensors") == before
-
-
-def test_exports_are_the_same_bytes_twice(tiny, exported, tmp_path):
-    folder = exported("gf2")
-    export.export(folder / "run", tiny.tokenizer, tmp_path / "again")
-    for path in (folder / "model").iterdir():
-        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
 
 
 def test_the_other_way_of_the_papers_codes_is_independent(monkeypatch):

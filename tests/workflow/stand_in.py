@@ -18,7 +18,7 @@ from tokencodes import cli, codeversion
 from tokencodes.commandline import parse_line
 from tokencodes.data import store
 from tokencodes.errors import EXIT_STOPPED_EARLY, EXIT_USER_ERROR
-from tokencodes.files import digest, write_text
+from tokencodes.files import digest, write_json, write_text
 from tokencodes.train.spec import load_run
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -76,12 +76,14 @@ if about() in os.environ.get("STAND_IN_STOPS", "").split(","):
 match stage:
     case "resolve" | "params":
         context.command.invoke(context)
-    case "list" | "download" | "index" | "validate" | "report":
+    case "list" | "download" | "validate" | "report":
         all_of(args.out)
+    case "index":
+        write_json(args.out, {"shards": [{"name": shard.name} for shard in args.shards], "time": time.time_ns()})
     case "codes":
         all_of(args.out, args.out.with_suffix(".json"))
     case "tokenizer":
-        all_of(args.out / "tokenizer.json", args.out / "manifest.json")
+        all_of(*(args.out / name for name in (*TOKENIZER, "manifest.json")))
     case "prepare":
         all_of(*(args.out / name for name in (*store.FILES, "manifest.json")))
     case "train":

@@ -53,7 +53,7 @@ def test_a_key_that_stands_twice(fresh):
     text = (fresh.folder / "config/quickstart.yaml").read_text()
     (fresh.folder / "twice.yaml").write_text(text + "\nname: other\n")
     output = fresh.snakemake("--dry-run", config="twice.yaml", code=2)
-    assert re.search(r"tokencodes: error: twice\.yaml: line \d+, column 1: the key 'name' stands twice", output)
+    assert re.search(r"tokencodes: error: twice\.yaml: line \d+, column 1: the key 'name' appears twice", output)
 
 
 def test_lint_is_clean(fresh):

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 
@@ -72,7 +73,8 @@ def test_ctrl_c_while_waiting_is_one_line_and_harms_nothing(fresh):
 def test_a_second_call_on_the_same_results_is_refused_and_another_name_is_not(fresh):
     first = started_and_waits(fresh, "learned-s0")
     output = fresh.snakemake(code=2)
-    assert "results/tiny: another snakemake is at work here" in output
+    owner = f"process {first.pid} on {socket.gethostname()}"
+    assert f"results/tiny: another snakemake is at work here ({owner})" in output
     assert "Traceback" not in output
     fresh.snakemake("--config", "name=other")
     (fresh.folder / "go").touch()
@@ -116,6 +118,37 @@ def test_a_log_keeps_what_earlier_attempts_said(fresh):
     assert len(starts) == 4  # resolve and train, twice
 
 
+def test_a_reader_that_goes_away_stops_nothing(fresh):
+    """As `snakemake 2>&1 | head`: what is left of the run goes on unseen, and the lock is free afterwards."""
+    call = subprocess.Popen(
+        fresh.command(), cwd=fresh.folder, env=fresh.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    fresh.started.append(call)
+    while "Building DAG" not in (line := call.stdout.readline().decode()):
+        assert line
+    call.stdout.close()
+    call.wait(PATIENCE)
+    assert fresh.planned() == {}
+    assert "Nothing to be done" in fresh.snakemake()
+
+
+def test_stages_end_well_although_their_logs_are_deleted_meanwhile(fresh):
+    call = started_and_waits(fresh, "learned-s0", "binary9-s0")
+    shutil.rmtree(fresh.folder / "results/tiny/logs")
+    (fresh.folder / "go").touch()
+    assert call.wait(PATIENCE) == 0, (fresh.folder / "out.log").read_text()
+    assert fresh.planned() == {}
+
+
+@pytest.mark.parametrize("results", ["a_file", "a_file/below", "/dev/null"])
+def test_results_that_cannot_be_written_are_refused_in_one_line_and_by_a_dry_run(fresh, results):
+    (fresh.folder / "a_file").touch()
+    for options in (["--dry-run"], []):
+        output = fresh.snakemake(*options, "--config", f"results={results}", code=2)
+        assert len(re.findall("^tokencodes: error: ", output, re.MULTILINE)) == 1 and "Traceback" not in output
+    assert fresh.calls() == []
+
+
 def test_the_end_of_a_call_names_what_failed_its_log_and_what_runs_it_again(fresh):
     output = fresh.snakemake(
         "tables", "report", code=1, env={"STAND_IN_FAILS": "train binary9-s0,benchmarks corpus_validation"}
@@ -145,10 +178,11 @@ def test_a_finished_run_without_checkpoints_is_not_trained_again(finished):
     assert finished.planned("tables", "figures", "report") == {"tables": 1, "report": 1}
     finals = {path: path.read_bytes() for path in results.glob("runs/*/final.json")}
     (results / "data/store/manifest.json").unlink()
-    assert "train" in finished.planned("tables", "figures", "report")
     finished.calls()
-    output = finished.snakemake("tables", "figures", "report", code=2)
-    assert len(re.findall(r"tokencodes: error: \S*runs/\S+: is finished, and the call would train it", output)) == 2
-    assert "Traceback" not in output
+    for options in (["--dry-run"], []):
+        output = finished.snakemake("tables", "figures", "report", *options, code=2)
+        assert len(re.findall(r"tokencodes: error: \S*runs/\S+: is finished, and the call would train it", output)) == 2
+        assert "Traceback" not in output
+        assert not options or "train: learned, seed 0" in output, "a dry run shows its plan all the same"
     assert {path: path.read_bytes() for path in results.glob("runs/*/final.json")} == finals
     assert finished.calls() == []

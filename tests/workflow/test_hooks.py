@@ -14,10 +14,13 @@ from packaging.specifiers import SpecifierSet
 from snakemake.api import Workflow
 from snakemake.dag import DAG
 from snakemake.jobs import GroupJob, Job
+from snakemake.logging import ColorizingTextHandler
 from snakemake.rules import Rule
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.settings.types import ConfigSettings, DAGSettings, ExecutionSettings, ResourceSettings
-from snakemake_executor_plugin_slurm import Executor
+from snakemake_executor_plugin_slurm import Executor, ExecutorSettings
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 pytestmark = pytest.mark.workflow
 
@@ -72,9 +75,13 @@ NAMES = {
         has_field(Workflow, "config_settings") and has_field(ConfigSettings, "config")
     ),
     "workflow.dag.needrun_jobs": lambda: callable(DAG.needrun_jobs) and isinstance(Workflow.dag, property),
+    "workflow.dryrun": lambda: "common_settings.dryrun_exec" in source(Workflow.dryrun),
     "workflow.scheduler._executor": lambda: (
         "self._executor = executor_plugin.executor(" in source(JobScheduler.__init__)
         and "self.run_uuid = " in source(Executor.__post_init__)
+    ),
+    "workflow.executor_settings.init_seconds_before_status_checks": lambda: (
+        has_field(Workflow, "executor_settings") and has_field(ExecutorSettings, "init_seconds_before_status_checks")
     ),
     "workflow.scheduler.job_rate_limiter": lambda: (
         "if self.job_rate_limiter is not None:" in source(JobScheduler.schedule)
@@ -113,6 +120,19 @@ def test_a_job_says_how_often_it_is_repeated_and_what_it_wrote():
         assert callable(kind.is_group)
     assert {"rule", "wildcards_dict"} <= {*Job.__slots__} and isinstance(GroupJob.jobs, property)
     assert "if job.restart_times > job.attempt - 1:" in source(JobScheduler._handle_error)
+
+
+def test_the_executor_asks_for_the_jobs_that_are_still_active():
+    assert "in self.check_active_jobs(active_jobs)" in source(RemoteExecutor._wait_for_jobs)
+    assert {"external_jobid", "job", "aux"} <= {each.name for each in dataclasses.fields(SubmittedJobInfo)}
+    assert 'aux={"slurm_logfile": slurm_logfile}' in source(Executor.run_job)
+    assert all(callable(getattr(Executor, name)) for name in ("report_job_success", "report_job_error"))
+
+
+def test_a_dry_run_schedules_and_the_end_of_a_reader_is_raised():
+    """Else hooks.smk need not, or could not, replace these two."""
+    assert "self.scheduler.schedule()" in source(Workflow.execute)
+    assert "except BrokenPipeError:" in source(ColorizingTextHandler.emit)
 
 
 def test_no_name_of_ours_hides_one_that_snakemake_looks_up(fresh):
@@ -164,8 +184,10 @@ def test_after_waiting_for_slurm_a_call_starts_again_and_sees_what_those_jobs_ma
     """The job of an earlier call ends at the second look at the queue, and has made the file by then."""
     target = "results/tiny/params.json"
     fresh.edit("src/tokencodes/guards.py", "QUEUE_INTERVAL_S = 15", "QUEUE_INTERVAL_S = 0.01")
+    row = "17|RUNNING|N/A|None"
     fresh.put_first(
-        "squeue", f'#!/bin/sh\necho "$@" >> squeue.log; [ -e {target} ] || {{ echo 17; echo "{{}}" > {target}; }}\n'
+        "squeue",
+        f'#!/bin/sh\necho "$@" >> squeue.log; [ -e {target} ] || {{ echo "{row}"; echo "{{}}" > {target}; }}\n',
     )
     (fresh.folder / "results/tiny").mkdir(parents=True)
     (fresh.folder / "results/tiny/.slurm").write_text("earlier\n")

@@ -11,7 +11,7 @@ SHARDS = 12
 
 
 def test_ready_jobs_are_looked_at_when_a_job_ends_and_not_all_the_time(fresh):
-    """With Snakemake's limit on jobs a second, each job that ended has them looked at once more each second."""
+    """With Snakemake's limit on jobs per second, each job that ended has them looked at once more each second."""
     shutil.copy(fresh.folder / "corpus/part-0.parquet", fresh.folder / "part.parquet")
     for number in range(SHARDS):
         shutil.copy(fresh.folder / "part.parquet", fresh.folder / f"corpus/part-{number}.parquet")

@@ -3,20 +3,23 @@ import os
 import re
 
 from tokencodes import codeversion, guards, triggers
+from tokencodes.config import read_merged
 from tokencodes.data.listing import listing_name
 from tokencodes.data.manifest import MANIFEST
 from tokencodes.data.source import shard_names
 from tokencodes.data.store import FILES
 from tokencodes.evaluate.catalogue import CORPUS_TASK
+from tokencodes.files import expanded
 from tokencodes.interfaces.spec import is_fixed
 from tokencodes.layout import Layout, model_name, task_name
 from tokencodes.planning.resources import by_stage
 
 with guards.user_errors():
-    SETTINGS = guards.read_settings(config, config_files(), overridden=config_is_overridden())
+    SETTINGS = read_merged(config_files(), config_overrides())  # Snakemake itself reads YAML 1.1
     SHARDS = shard_names(SETTINGS.data.source)
+    LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
+    guards.refuse_unusable(LAYOUT)
 
-LAYOUT = Layout.of(SETTINGS.results, SETTINGS.name)
 ENVIRONMENT = "../../envs/environment.yaml"
 ASK = by_stage(SETTINGS)
 
@@ -26,7 +29,6 @@ TRAININGS = dict(interface=list(SETTINGS.interfaces), seed=SETTINGS.seeds)
 MODELS = expand(TRAINING, **TRAININGS)
 
 FIXED = [name for name, interface in SETTINGS.interfaces.items() if is_fixed(interface)]
-CODES = [LAYOUT.codes(name) for name in FIXED]
 RUNS = [LAYOUT.final(model) for model in MODELS]
 VALIDATIONS = [LAYOUT.validation(model) for model in MODELS]
 EVALUATIONS = [
@@ -41,9 +43,16 @@ RESULTS = [LAYOUT.store_manifest, *RUNS, *VALIDATIONS, *EVALUATIONS]  # with par
 
 # The user's own files that are copied from.
 SOURCE = SETTINGS.data.source
-ORIGINAL_SHARD = os.path.expanduser(f"{SOURCE.path}/{{shard}}.parquet") if SOURCE.kind == "local" else []
+
+
+def original_shard(shard):
+    """The user's own file that a shard is copied from; None if it comes from elsewhere."""
+    return f"{expanded(SOURCE.path)}/{shard}.parquet" if SOURCE.kind == "local" else None
+
+
+ORIGINAL_SHARD = original_shard("{shard}") or []
 TOKENIZER_SOURCE = SETTINGS.data.tokenizer
-ORIGINAL_TOKENIZER = os.path.expanduser(TOKENIZER_SOURCE.path) if TOKENIZER_SOURCE.kind == "local" else []
+ORIGINAL_TOKENIZER = expanded(TOKENIZER_SOURCE.path) if TOKENIZER_SOURCE.kind == "local" else []
 
 # A corpus on the hub: its listing pins commit and hashes; its raw shards are deleted once they are prepared.
 LISTING = [f"{LAYOUT.data}/{listing_name(SOURCE)}"] if SOURCE.kind == "hub" else []

@@ -8,7 +8,7 @@ rule resolve:
     conda:
         ENVIRONMENT
     params:
-        config=SETTINGS.model_dump_json(),
+        config=lambda wildcards: SETTINGS.model_dump_json(),  # Snakemake would fill in braces of a plain text
     message:
         "config: every key of this run, defaults included"
     shell:

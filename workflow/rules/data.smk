@@ -35,7 +35,7 @@ rule download:
     params:
         config=LAYOUT.config,
         listing=["--listing", *LISTING] if LISTING else [],
-        settings=triggers.raw_shard(SETTINGS),
+        settings=lambda wildcards: triggers.raw_shard(SETTINGS, original_shard(wildcards.shard)),
         # A shard of the hub is checked against the hub's hash: whatever code fetched it, it is the same.
         code=None if LISTING else codeversion.digest("tokencodes.data.source"),
     message:
@@ -50,6 +50,7 @@ rule tokenizer:
         ORIGINAL_TOKENIZER,
     output:
         tokenizer=f"{LAYOUT.tokenizer}/tokenizer.json",
+        special=f"{LAYOUT.tokenizer}/tokenizer_config.json",  # for export
         manifest=f"{LAYOUT.tokenizer}/manifest.json",
     log:
         LAYOUT.log("tokenizer"),
@@ -96,7 +97,7 @@ rule prepare:
         config=LAYOUT.config,
         tokenizer=subpath(input.tokenizer, parent=True),
         out=subpath(output.manifest, parent=True),
-        settings=triggers.store(SETTINGS),
+        settings=lambda wildcards: triggers.prepared_shard(SETTINGS, original_shard(wildcards.shard)),
         code=codeversion.digest("tokencodes.data.prepare"),
     message:
         "prepare: {wildcards.shard}"

@@ -47,6 +47,7 @@ rule export:
         final=rules.train.output.final,
         codes=codes_of,
         tokenizer=rules.tokenizer.output.tokenizer,
+        special=rules.tokenizer.output.special,
     output:
         **{key: f"{LAYOUT.model(TRAINING)}/{name}" for key, name in MODEL_FILES.items()},
     log:

@@ -9,7 +9,7 @@ from tokencodes.analysis.seeds import mean_interval
 
 @dataclass(frozen=True)
 class Behind:
-    """A behind B at the end of training. Losses in nats a token; NaN is what is not known.
+    """A behind B at the end of training. Losses in nats per token; NaN is what is not known.
 
     gap: A - B, mean over the seeds that both have; low, high: its Student interval over seeds (two seeds at least).
     tokens_ratio: tokens that A took to reach its last loss, by those that B took to reach the same; NaN if B never did.

@@ -121,7 +121,7 @@ def interval(
         return float(low), float(high)
     from scipy import stats  # takes longer to import than all that a comparison of accuracies does
 
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (gap, counts),
         _ratio,
         paired=True,
@@ -132,7 +132,7 @@ def interval(
         method="percentile",
         rng=_stream(seed),
     ).confidence_interval
-    return float(found.low), float(found.high)
+    return float(interval.low), float(interval.high)
 
 
 def affordable(n: int) -> int:

@@ -1,7 +1,6 @@
-"""Stored scores of two models, document by document: read, held against each other, and laid side by side.
+"""Stored scores of two models, paired document by document.
 
-Reads what `tokencodes evaluate` writes: TASK-Nshot.json and, beside it, the same name with .parquet, a row a document.
-Two results that do not ask the same of a model are refused by the name of what differs; what is not there is a gap.
+Two results that did not ask the same of their models are refused, and the message names what differs.
 """
 
 import math
@@ -12,52 +11,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tokencodes.errors import UserError, one_line
+from tokencodes.errors import UserError
 from tokencodes.evaluate.catalogue import benchmark
-from tokencodes.files import read_json
-from tokencodes.layout import Layout
+from tokencodes.evaluate.scores import DOC_ID, DOC_SHA256, Scores, read_documents
+from tokencodes.layout import Layout, parse_task_name
 from tokencodes.train.final import Final
 
 FRACTION = "fraction"  # the unit of a score that is a mean of 0 and 1 over documents
 PATTERN = "*-*shot.json"
-AGAIN = "run `tokencodes evaluate` again"
 
 
 @dataclass(frozen=True)
 class Likelihood:
     """A perplexity is a function of summed log-likelihoods: what divides them, and the unit of the mean."""
 
-    counts: str | None  # None: one a document
+    counts: str | None  # None: one per document
     unit: str
     nats: float = 1.0  # of one unit
 
 
 LIKELIHOODS = {
-    "bits_per_byte": Likelihood("bytes", "bits a byte", math.log(2)),
-    "byte_perplexity": Likelihood("bytes", "nats a byte"),
-    "word_perplexity": Likelihood("words", "nats a word"),
-    "nats_per_token": Likelihood("tokens", "nats a token"),
-    "perplexity": Likelihood(None, "nats a document"),
+    "bits_per_byte": Likelihood("bytes", "bits per byte", math.log(2)),
+    "byte_perplexity": Likelihood("bytes", "nats per byte"),
+    "word_perplexity": Likelihood("words", "nats per word"),
+    "nats_per_token": Likelihood("tokens", "nats per token"),
+    "perplexity": Likelihood(None, "nats per document"),
 }
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One model on one task. `documents`: arrays by column, (n documents) each, in the order of `doc_id`."""
+    """One model on one task: its record, and its scores by document, arrays (n documents,) in the order of `doc_id`."""
 
     path: str
-    model: str
-    task: str
-    shots: int
-    version: Any
-    limit: int | None
-    label: str
-    data_sha256: str | None
-    engine: str | None
-    metrics: tuple[str, ...]
+    scores: Scores
     documents: dict[str, np.ndarray]
 
 
@@ -76,68 +64,10 @@ class Paired:
     lower: bool
 
 
-# ------------------------------------------------------------------- reading
-
-
 def read(path: Path) -> Evaluation:
-    """One result: its JSON and the Parquet beside it. Raises UserError naming a file that is missing or damaged."""
-    documents = path.with_suffix(".parquet")
-    try:
-        content = documents.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{documents}: no such file, so {path.name} has no scores by document; {AGAIN}") from None
-    return parse(read_json(path), content, str(path))
-
-
-def parse(result: Any, documents: bytes, where: str) -> Evaluation:
-    """The same from what the two files hold; `where` names the JSON file in messages."""
-    try:
-        found = Evaluation(
-            path=where,
-            model=str(result["model"]),
-            task=str(result["task"]),
-            shots=int(result["shots"]),
-            version=result["task_version"],
-            limit=result["limit"],
-            label=str(result["label"]),
-            data_sha256=result.get("data_sha256"),
-            engine=result.get("engine"),
-            metrics=tuple(result["metrics"]),
-            documents=_columns(documents, f"{where.removesuffix('.json')}.parquet"),
-        )
-        n = int(result["n"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{where}: is not a result of `tokencodes evaluate` ({error!r}); {AGAIN}") from None
-    if n != len(found.documents["doc_id"]):
-        raise UserError(f"{where}: counts {n} documents, its Parquet file {len(found.documents['doc_id'])}; {AGAIN}")
-    return found
-
-
-def _columns(content: bytes, where: str) -> dict[str, np.ndarray]:
-    try:
-        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-        table = file.read(use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{where}: not a whole Parquet file ({one_line(error)}); {AGAIN}") from None
-    if missing := {"doc_id", "doc_sha256"} - set(table.column_names):
-        raise UserError(f"{where}: the column {', '.join(sorted(missing))} is missing; {AGAIN}")
-    columns = {}
-    for name in table.column_names:
-        column = table[name]
-        if pa.types.is_floating(column.type):
-            columns[name] = column.to_numpy().astype(np.float64)
-        elif name == "doc_id" and pa.types.is_integer(column.type) and not column.null_count:
-            columns[name] = column.to_numpy()
-        elif name == "doc_id":
-            raise UserError(f"{where}: doc_id is {column.type}, not whole numbers; {AGAIN}")
-        else:
-            columns[name] = column.to_numpy()
-    if (np.diff(columns["doc_id"]) <= 0).any():
-        order = np.argsort(columns["doc_id"])
-        columns = {name: values[order] for name, values in columns.items()}
-    if not np.diff(columns["doc_id"]).all():
-        raise UserError(f"{where}: a doc_id stands there twice; {AGAIN}")
-    return columns
+    """One result: its record and the Parquet file beside it. Raises UserError naming a file that is damaged."""
+    scores = Scores.read(path)
+    return Evaluation(str(path), scores, read_documents(path, scores))
 
 
 # ------------------------------------------------------------------- pairing
@@ -145,10 +75,10 @@ def _columns(content: bytes, where: str) -> dict[str, np.ndarray]:
 
 def measures(evaluation: Evaluation) -> list[str]:
     """The metrics of a result that can be paired: the one that the paper reports, and one likelihood if it has any."""
-    found = [name for name in evaluation.metrics if _has(evaluation, name)]
-    headline = benchmark(evaluation.task).metric
-    likelihoods = [name for name in found if name in LIKELIHOODS]
-    first = [headline] if headline in found else [name for name in found if name not in likelihoods][:1]
+    names = [name for name in evaluation.scores.metrics if _has(evaluation, name)]
+    headline = benchmark(evaluation.scores.task).metric
+    likelihoods = [name for name in names if name in LIKELIHOODS]
+    first = [headline] if headline in names else [name for name in names if name not in likelihoods][:1]
     return first + ([] if set(first) & set(likelihoods) else likelihoods[:1])
 
 
@@ -162,22 +92,21 @@ def _has(evaluation: Evaluation, metric: str) -> bool:
 
 def refuse_unlike(a: Evaluation, b: Evaluation) -> None:
     """Raises UserError, naming what differs, unless both results asked the same of their models."""
+    one, two = a.scores, b.scores
     for name, mine, other in (
-        ("task", a.task, b.task),
-        ("number of shots", a.shots, b.shots),
-        ("task version", a.version, b.version),
-        ("limit", a.limit, b.limit),
-        ("engine version", _version(a.engine), _version(b.engine)),
+        ("task", one.task, two.task),
+        ("number of shots", one.shots, two.shots),
+        ("task version", one.task_version, two.task_version),
+        ("limit", one.limit, two.limit),
+        ("engine version", _version(one.engine), _version(two.engine)),
     ):
         if mine != other:
-            raise _unlike(a, b, f"the {name} is {_said(mine)} there and {_said(other)} here")
-    same = np.array_equal(a.documents["doc_id"], b.documents["doc_id"]) and np.array_equal(
-        a.documents["doc_sha256"], b.documents["doc_sha256"]
-    )
-    if not same:
-        one, two = (set(zip(e.documents["doc_id"].tolist(), e.documents["doc_sha256"], strict=True)) for e in (a, b))
-        raise _unlike(a, b, f"the document set differs: {len(one & two)} of {len(one)} and {len(two)} are the same")
-    if a.shots and a.data_sha256 != b.data_sha256:
+            raise _unlike(a, b, f"the {name} is {_word(mine)} there and {_word(other)} here")
+    if not all(np.array_equal(a.documents[key], b.documents[key]) for key in (DOC_ID, DOC_SHA256)):
+        mine, other = (set(zip(e.documents[DOC_ID].tolist(), e.documents[DOC_SHA256], strict=True)) for e in (a, b))
+        counts = f"{len(mine & other)} of {len(mine)} and {len(other)} are the same"
+        raise _unlike(a, b, f"the document set differs: {counts}")
+    if one.shots and one.data_sha256 != two.data_sha256:
         raise _unlike(a, b, "the examples before a question come from other data")
 
 
@@ -185,13 +114,13 @@ def _unlike(a: Evaluation, b: Evaluation, why: str) -> UserError:
     return UserError(f"{a.path} and {b.path} cannot be paired: {why}; score both models in the same way")
 
 
-def _said(value: Any) -> str:
+def _word(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _version(engine: str | None) -> str | None:
-    """Precision and device, which follow a comma, change a score within rounding alone."""
-    return None if engine is None else engine.partition(",")[0]
+def _version(engine: str) -> str:
+    """The engine without precision and device, which follow a comma and change a score within rounding alone."""
+    return engine.partition(",")[0]
 
 
 def pair(a: Evaluation, b: Evaluation, metric: str) -> Paired | None:
@@ -239,11 +168,11 @@ def find(path: Path) -> dict[str, list[Model]]:
     if _has_results(path):
         return _grouped([path])
     for folder in (path / "eval", path):
-        if found := _grouped(child for child in _candidates(folder) if _has_results(child)):
-            return found
+        if models := _grouped(child for child in _candidates(folder) if _has_results(child)):
+            return models
     seeds = [c for c in _candidates(path.parent) if re.fullmatch(rf"{re.escape(path.name)}-s\d+", c.name)]
-    if found := _grouped(child for child in seeds if _has_results(child)):
-        return found
+    if models := _grouped(child for child in seeds if _has_results(child)):
+        return models
     raise UserError(
         f"{path}: holds no results of `tokencodes evaluate` ({PATTERN}) and no finished run; name results/NAME, one "
         "model's folder in its eval/, or its folder in models/"
@@ -291,7 +220,7 @@ def by_seed(a: Sequence[Model], b: Sequence[Model]) -> list[tuple[Model, Model]]
     if len(a) == len(b) == 1:
         return [(a[0], b[0])]
     if [model.seed for model in a] != [model.seed for model in b]:
-        seeds = [", ".join(_said(model.seed) for model in group) for group in (a, b)]
+        seeds = [", ".join(_word(model.seed) for model in group) for group in (a, b)]
         names = [f"{group[0].name} in {group[0].folder.parent}" for group in (a, b)]
         raise UserError(
             f"{names[0]} has the seeds {seeds[0]}, {names[1]} {seeds[1]}: seeds are paired; name one model of each"
@@ -301,8 +230,5 @@ def by_seed(a: Sequence[Model], b: Sequence[Model]) -> list[tuple[Model, Model]]
 
 def files(model: Model) -> dict[tuple[str, int], Path]:
     """A model's result files by task and number of shots, sorted."""
-    found = {}
-    for path in sorted(model.folder.glob(PATTERN)):
-        if match := re.fullmatch(r"(.+)-(\d+)shot", path.stem):
-            found[match[1], int(match[2])] = path
-    return found
+    named = ((parse_task_name(path.stem), path) for path in sorted(model.folder.glob(PATTERN)))
+    return {key: path for key, path in named if key}

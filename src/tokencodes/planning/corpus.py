@@ -19,6 +19,7 @@ from tokencodes.data import listing, source, store
 from tokencodes.data.manifest import MANIFEST, TIMING, ShardManifest, ShardTiming, total
 from tokencodes.data.spec import data_digest
 from tokencodes.errors import UserError, one_line
+from tokencodes.files import expanded
 from tokencodes.layout import Layout
 
 # MB of text per CPU second of the whole preparation. benchmarks/encode.py measured 34 (docs/data.md), on a corpus in
@@ -211,7 +212,7 @@ def _footers(settings: config.Config) -> dict[str, int]:
         return {}
     sizes, rows, text = [], 0, 0
     for shard in source.shard_names(settings.data.source):
-        path = Path(settings.data.source.path).expanduser() / f"{shard}.parquet"
+        path = expanded(settings.data.source.path) / f"{shard}.parquet"
         try:
             metadata = pq.read_metadata(path)
             sizes.append(path.stat().st_size)

@@ -25,9 +25,10 @@ from tokencodes.analysis.pairing import FRACTION
 from tokencodes.config import Config
 from tokencodes.evaluate.spec import Task
 from tokencodes.files import atomic_path
-from tokencodes.report import differences as comparison
-from tokencodes.report import findings, render
-from tokencodes.report.results import Results, published, read
+from tokencodes.report import findings, paper, render
+from tokencodes.report.differences import paired_rows
+from tokencodes.report.render import Record
+from tokencodes.report.results import Results, read
 from tokencodes.report.style import (
     FAINT,
     INK,
@@ -241,7 +242,7 @@ def benchmarks(results: Results) -> Figure:
         names_on_y(axes, [each.label for each in look.values()])
         _scores(results, task, axes, look)
     marks = [Line2D([], [], color=INK, linewidth=0.8, linestyle=REFERENCE_LINE, label="chance")]
-    if comparison.comparable(results)[0]:
+    if paper.comparable(results)[0]:
         label = "published results of the paper"
         marks.append(Line2D([], [], color=INK, linewidth=0, marker="D", markerfacecolor="white", label=label))
     figure.legend(handles=marks, loc="outside lower left", ncols=len(marks))
@@ -250,14 +251,14 @@ def benchmarks(results: Results) -> Figure:
 
 def _scores(results: Results, task: Task, axes: Axes, look: dict[str, Look]) -> None:
     metric = results.metrics(task)[0]
-    factor = 100.0 if render.is_proportion(metric) else 1.0
+    factor = render.percent(metric)
     chances, extremes = [], []
     for place, (name, each) in enumerate(look.items()):
         rows = results.score(task, metric, name)
         values = [factor * float(value) for value in rows.value if math.isfinite(value)]
         chances += [factor * float(chance) for chance in rows.chance if math.isfinite(chance)]
-        figure = published().get((task.name, metric, task.shots, results.paper_model(name) or ""))
-        if figure is not None and not comparison.obstacles(results, task):
+        figure = paper.figure(results, task, metric, name)
+        if figure is not None and not paper.obstacles(results, task):
             axes.plot([figure.value], [place], "D", markersize=4.6, markerfacecolor="white", color=INK, zorder=2)
             extremes.append(figure.value)
         if not values:
@@ -298,23 +299,22 @@ def differences(results: Results) -> Figure:
     usual interval sets; one that reaches beyond it ends in an arrow.
     """
     baseline, look = results.baseline(), _looks(results)
-    found = [each for each in comparison.against_baseline(results) if each.row.unit == FRACTION]
-    names = [name for name in look if any(each.interface == name for each in found)]
-    tasks = list({(each.task.name, each.task.shots): each.task for each in found}.values())
-    if not found:
+    rows = [row for row in paired_rows(results) if row["unit"] == FRACTION]
+    names = [name for name in look if any(row["interface"] == name for row in rows)]
+    tasks = [task for task in results.settings.evaluate.tasks if any(_is_of(row, task) for row in rows)]
+    if not rows:
         figure = sheet(WIDTH, 1.0)
         empty(figure.subplots(), "no paired accuracies")
         return figure
     figure, panels = _panels(results, tasks, len(names), sharex=True)
-    limit = _usual_reach([each.row.found for each in found])
+    limit = _usual_reach(rows)
     for task, axes in zip(tasks, panels, strict=True):
         names_on_y(axes, [look[name].label for name in names])
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.set_xlim(-limit, limit)
-        for each in found:
-            if (each.task.name, each.task.shots) == (task.name, task.shots):
-                significant = each.row.holm <= SIGNIFICANCE
-                _difference(axes, names.index(each.interface), each.row.found, look[each.interface], significant, limit)
+        for row in rows:
+            if _is_of(row, task):
+                _difference(axes, names.index(row["interface"]), row, look[row["interface"]], limit)
         axes.xaxis.set_major_locator(MaxNLocator(5))
     figure.supxlabel(f"Accuracy minus that of {look[baseline].label} (points)", fontsize=8.0)
     dot = {"color": FAINT, "marker": "o", "linewidth": 0, "markersize": 4}
@@ -326,16 +326,20 @@ def differences(results: Results) -> Figure:
     return figure
 
 
-def _usual_reach(found: list[Any]) -> float:
+def _is_of(row: Record, task: Task) -> bool:
+    return (row["task"], row["shots"]) == (task.name, task.shots)
+
+
+def _usual_reach(rows: list[Record]) -> float:
     """Points on each side of 0 that show every mean, and every interval that is not much longer than the usual one."""
-    middles = [abs(100 * each.difference) for each in found if math.isfinite(each.difference)]
-    ends = [abs(100 * end) for each in found for end in (each.low, each.high) if math.isfinite(end)]
+    middles = [abs(100 * row["difference"]) for row in rows if math.isfinite(row["difference"])]
+    ends = [abs(100 * row[end]) for row in rows for end in ("low", "high") if math.isfinite(row[end])]
     usual = WIDE * float(np.median(ends)) if ends else 0.0
     return 1.08 * max([1.0, *middles, *(end for end in ends if end <= usual)])
 
 
-def _difference(axes: Axes, place: int, found: Any, look: Look, significant: bool, limit: float) -> None:
-    middle, low, high = (100 * end for end in (found.difference, found.low, found.high))
+def _difference(axes: Axes, place: int, row: Record, look: Look, limit: float) -> None:
+    middle, low, high = (100 * row[end] for end in ("difference", "low", "high"))
     if math.isnan(middle):
         axes.text(0.98, place, "no interval", transform=axes.get_yaxis_transform(), ha="right", va="center_baseline",
                   fontsize=SMALL_PT, color=FAINT)  # fmt: skip
@@ -346,7 +350,7 @@ def _difference(axes: Axes, place: int, found: Any, look: Look, significant: boo
         for cut, end, arrow in ((low < -limit, -limit, "<"), (high > limit, limit, ">")):
             if cut:
                 axes.plot([end], [place], arrow, color=look.colour, markersize=4, clip_on=False)
-    face = look.colour if significant else "white"
+    face = look.colour if row["p_holm"] <= SIGNIFICANCE else "white"
     axes.plot([middle], [place], look.marker, color=look.colour, markerfacecolor=face, markersize=4)
 
 
@@ -458,12 +462,12 @@ def _named_bars(axes: Axes, bars: list[tuple[str, int]], colours: list[str], end
 
 def _lengths(results: Results, axes: Axes) -> None:
     """Encoded documents by number of tokens, on a logarithmic axis; the least that is kept as a line."""
-    least, found = results.settings.data.min_tokens, results.bins()
+    least, bins = results.settings.data.min_tokens, results.bins()
     axes.set_title("Documents by length")
-    if not found:
+    if not bins:
         empty(axes, "lengths were not counted")
         return
-    low, high, kept, short = (np.array(column, dtype=float) for column in zip(*found, strict=True))
+    low, high, kept, short = (np.array(column, dtype=float) for column in zip(*bins, strict=True))
     axes.set_xscale("log")
     axes.bar(low, short, width=high - low, align="edge", color=DROPPED, edgecolor="white", linewidth=0.3,
              label="too short")  # fmt: skip

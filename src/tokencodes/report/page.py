@@ -23,9 +23,10 @@ from tokencodes.errors import UserError
 from tokencodes.files import write_text
 from tokencodes.interfaces.spec import is_fixed
 from tokencodes.layout import Layout, model_name
-from tokencodes.report import differences, findings, render, tables
+from tokencodes.report import differences, findings, paper, render, tables
 from tokencodes.report.render import GAP, Table
-from tokencodes.report.results import Results, read
+from tokencodes.report.results import STORE, Results, read
+from tokencodes.train.final import Final
 from tokencodes.yamlfile import dump
 
 SECTIONS = (
@@ -42,7 +43,6 @@ SECTIONS = (
 )
 PX_PER_PT = 96 / 72
 SHARDS_SHOWN = 12  # so many stand in the table of the data; more are folded away below it
-ALL_BELOW = "/*/"  # the folders in a folder, as a shell writes it
 SHORT_HASH = 12  # hex digits shown in a table; the whole hash is in the file that is named
 
 
@@ -53,14 +53,13 @@ def write(settings: Config, results_dir: Path | str, out_html: Path | str) -> No
 
 def html(results: Results) -> str:
     """The page's text."""
-    package = resources.files("tokencodes.report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["breakable"] = breakable
-    template = environment.from_string(package.joinpath("page.html").read_text(encoding="utf-8"))
+    template = environment.from_string(_template("page.html"))
     settings = results.settings
     return template.render(
         name=settings.name,
-        style=package.joinpath("page.css").read_text(encoding="utf-8").strip(),
+        style=_template("page.css").strip(),
         setting=setting(results),
         sections=SECTIONS,
         notice=notice(results),
@@ -86,8 +85,8 @@ def numbered(results: Results) -> list[Table]:
         tables.accounting(results),
         tables.comparison(results),
         differences.differences(results),
-        differences.power(results),
-        differences.against_paper(results),
+        paper.power(results),
+        paper.against(results),
         differences.losses(results),
         tables.training(results),
         data_in_short(results),
@@ -131,12 +130,12 @@ def _commit(results: Results) -> str | None:
 
 def notice(results: Results) -> str:
     """What a reader must know before the first number; nothing for a run of the paper's size and data."""
-    if findings.is_paper_size(results):
-        few, many = differences.comparable(results)
+    if not paper.unlike(results):
+        few, many = paper.comparable(results)
         return (
             "" if few == many else f"{findings.comparability(results)} What is no target stands for orientation only."
         )
-    if findings.is_toy(results):
+    if paper.is_toy(results):
         return (
             "A toy run, far smaller than the paper's: benchmark scores near chance are to be expected, and they rank "
             "nothing. It shows that each part works; the paper's figures stand beside for orientation only."
@@ -195,13 +194,13 @@ def checks(results: Results) -> Table:
     interfaces = list(results.settings.interfaces)
 
     def outcome(name: str, interface: str) -> str:
-        found = rows[(rows.name == name) & (rows.interface == interface)]
-        if not len(found):
+        each = rows[(rows.name == name) & (rows.interface == interface)]
+        if not len(each):
             return GAP
-        if len(failed := found[found.passed.ne(True)]):
+        if len(failed := each[each.passed.ne(True)]):
             return "FAILED" + ("" if len(results.settings.seeds) == 1 else f" (seed {_distinct(failed.seed)})")
-        missing = len(found) < len(results.settings.seeds)
-        return f"passed [{len(found)} of {len(results.settings.seeds)}]" if missing else "passed"
+        missing = len(each) < len(results.settings.seeds)
+        return f"passed [{len(each)} of {len(results.settings.seeds)}]" if missing else "passed"
 
     return Table(
         name="checks",
@@ -216,47 +215,40 @@ def checks(results: Results) -> Table:
 
 def details(results: Results) -> Table:
     """What each check says it found."""
-    rows = results.checks.to_dict("records")
-    return Table(
+    return Table.of(
+        results.checks.to_dict("records"),
+        {
+            "Model": lambda row: model_name(row["interface"], row["seed"]),
+            "Check": lambda row: row["name"],
+            "Outcome": lambda row: "passed" if row["passed"] else "FAILED",
+            "Detail": lambda row: render.clean(row["detail"]),
+        },
         name="details",
         caption="What each check found.",
-        header=("Model", "Check", "Outcome", "Detail"),
-        rows=tuple(
-            (
-                model_name(row["interface"], row["seed"]),
-                row["name"],
-                "passed" if row["passed"] else "FAILED",
-                render.clean(row["detail"]),
-            )
-            for row in rows
-        ),
-        records=(),
     )
 
 
 def models(results: Results) -> Table:
     """Where and how long each model was trained, and what identifies it."""
-    rows = []
-    for interface, seed in results.models():
-        final = results.finals.get((interface, seed), {})
-        rows.append(
-            (
-                model_name(interface, seed),
-                duration(final.get("wall_s")),
-                energy(final.get("energy_j")),
-                plain(final.get("hardware")),
-                *(str(final.get(key) or GAP)[:SHORT_HASH] for key in ("model_sha256", "run_sha256", "code")),
-            )
-        )
-    return Table(
+
+    def of(final: Final | None, key: str) -> Any:
+        return getattr(final, key, None)
+
+    return Table.of(
+        [{"model": model_name(*model), "final": results.finals.get(model)} for model in results.models()],
+        {
+            "Model": lambda row: row["model"],
+            "Training time": lambda row: duration(of(row["final"], "wall_s")),
+            "Energy": lambda row: energy(of(row["final"], "energy_j")),
+            "Hardware": lambda row: plain(of(row["final"], "hardware")),
+        }
+        | {
+            title: lambda row, key=key: str(of(row["final"], key) or GAP)[:SHORT_HASH]
+            for title, key in (("Weights", "model_sha256"), ("Run settings", "run_sha256"), ("Code", "code"))
+        },
+        source=lambda row: f"runs/{row['model']}/final.json" if row["final"] else "",
         name="models",
         caption=f"Trained models. Hashes are cut. Energy: of the GPUs, by their counters; {GAP}: not measured.",
-        header=("Model", "Training time", "Energy", "Hardware", "Weights", "Run settings", "Code"),
-        rows=tuple(rows),
-        records=(),
-        sources=tuple(
-            f"runs/{model_name(*model)}/final.json" if model in results.finals else "" for model in results.models()
-        ),
     )
 
 
@@ -264,19 +256,19 @@ def evaluations(results: Results) -> Table:
     """How each benchmark was scored, over all models."""
     rows, sources = [], []
     for task in results.settings.evaluate.tasks:
-        found = results.evaluations
-        found = found[(found.task == task.name) & (found.shots == task.shots)]
+        scored = results.evaluations
+        scored = scored[(scored.task == task.name) & (scored.shots == task.shots)]
         rows.append(
             (
                 results.label(task),
                 *(
-                    _distinct(found[column]) if len(found) else GAP
+                    _distinct(scored[column]) if len(scored) else GAP
                     for column in ("task_version", "n", "data", "truncated", "harness", "engine")
                 ),
-                duration(float(found.wall_s.fillna(0).sum()) if len(found) else None),
+                duration(float(scored.wall_s.fillna(0).sum()) if len(scored) else None),
             )
         )
-        sources.append(tables.pattern(results, found.path))
+        sources.append(tables.pattern(results, scored.path))
     return Table(
         name="evaluations",
         caption="Scoring. Time is summed over models; truncated: documents whose context was cut to fit.",
@@ -338,7 +330,7 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
         scores += " Marks are means over seeds, ticks the seeds, intervals of the mean standard error."
         losses += " Means over seeds; bands: range of the held-out loss."
     losses += " Middle: the end of the run, larger. Right: the final losses, the least on top."
-    if differences.comparable(results)[0]:
+    if paper.comparable(results)[0]:
         scores += " Hollow diamonds: the paper's published results."
     bars = "Trainable parameters by interface; beside each bar the total and the difference to the learned table."
     gaps = (
@@ -355,7 +347,7 @@ def captions(results: Results) -> dict[str, tuple[str, str, str]]:
         "benchmarks": ("Figure 2", scores, "eval/"),
         "differences": ("Figure 3", gaps, "eval/*/*.parquet"),
         "loss": ("Figure 4", losses, "runs/*/metrics.jsonl"),
-        "data": ("Figure 5", corpus, "data/store/manifest.json"),
+        "data": ("Figure 5", corpus, STORE),
     }
 
 
@@ -391,18 +383,17 @@ def pictures(results: Results) -> dict[str, dict[str, Any]]:
 
 def versions(results: Results) -> str:
     """Versions of the packages that made the models; where models differ, all of them."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, dict[str, None]] = {}
     for final in results.finals.values():
-        for package, version in (final.get("versions") or {}).items():
-            if str(version) not in found.setdefault(package, []):
-                found[package].append(str(version))
-    return ", ".join(f"{package} {' and '.join(seen)}" for package, seen in sorted(found.items()))
+        for package, version in final.versions.items():
+            versions.setdefault(package, {})[version] = None
+    return ", ".join(f"{package} {' and '.join(seen)}" for package, seen in sorted(versions.items()))
 
 
 def hashes(results: Results) -> list[tuple[str, str]]:
     """What identifies the data that all models share."""
     store = results.store or {}
-    names = [("store manifest", results.files.get("data/store/manifest.json"))]
+    names = [("store manifest", results.files.get(STORE))]
     names += [("tokenizer", store.get("tokenizer_sha256")), ("data settings", store.get("data_sha256"))]
     return [(name, value or GAP) for name, value in names]
 
@@ -411,71 +402,24 @@ def hashes(results: Results) -> list[tuple[str, str]]:
 
 
 def commands(results: Results) -> list[tuple[str, list[str]]]:
-    """Command lines, by part, that make each part of this run again; quoted for a shell."""
+    """Command lines, by part, that make each part of this run again: rerun.txt, with each value quoted for a shell."""
     settings = results.settings
-    layout = Layout(f"{settings.results}/{settings.name}")
     interface, seed = results.models()[0]
-    model, last = model_name(interface, seed), model_name(*results.models()[-1])
-    codes = ["--codes", layout.codes(interface)] if is_fixed(settings.interfaces[interface]) else []
-    of_config = ["--config", layout.config]
-    snakemake = ["--profile", "workflow/profiles/local", "--configfile", layout.config]
-    drawings = ["tables", "figures", "report"]
-    of_run = ["--run-dir", layout.run(model)]
-    trained = [*codes, "--out", layout.run(model)]
-    exported = ["--tokenizer", layout.tokenizer, *codes, "--out", layout.model(model)]
-    checked = ["--store", layout.store, *codes, "--out", layout.validation(model)]
-    parts: list[tuple[str, list[list[str]]]] = [
-        ("All that is missing or out of date", [["snakemake", *snakemake]]),
-        ("Tables, figures and this page alone", [["snakemake", *drawings, *snakemake, "--forcerun", *drawings]]),
-        ("Parameters", [["tokencodes", "params", *of_config, "--out", layout.params]]),
-        ("Data", _data_commands(results, layout)),
-        (
-            "Training and export",
-            [
-                *([["tokencodes", "codes", *of_config, "--interface", interface, "--out", codes[1]]] if codes else []),
-                ["tokencodes", "train", "--run", f"{layout.run(model)}/run.yaml", "--store", layout.store, *trained],
-                ["tokencodes", "export", *of_run, *exported],
-            ],
-        ),
-        ("Checkpoint validation", [["tokencodes", "validate", "--model", layout.model(model), *of_run, *checked]]),
-        ("Two models compared", [["tokencodes", "compare", layout.eval(model), layout.eval(last)]]),
-        ("Scoring", _scoring_commands(results, layout, model)),
-        (
-            "Tables, figures, page",
-            [
-                ["tokencodes", "tables", *of_config, "--results", layout.root],
-                ["tokencodes", "figures", *of_config, "--results", layout.root],
-                ["tokencodes", "report", *of_config, "--results", layout.root, "--out", layout.report],
-            ],
-        ),
-    ]
-    return [(title, [" ".join(map(_quoted, words)) for words in lines]) for title, lines in parts]
+    text = jinja2.Environment(  # noqa: S701  no HTML
+        undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=lambda value: shlex.quote(str(value))
+    )
+    shown = text.from_string(_template("rerun.txt")).render(
+        layout=Layout(f"{settings.results}/{settings.name}"),
+        interface=interface,
+        fixed=is_fixed(settings.interfaces[interface]),
+        model=model_name(interface, seed),
+        last=model_name(*results.models()[-1]),
+        shard=((results.store or {}).get("shards") or [{"name": "SHARD"}])[0]["name"],
+        tasks=settings.evaluate.tasks[:1],
+    )
+    _, *parts = re.split(r"^# (.*)\n", shown, flags=re.MULTILINE)
+    return [(title, lines.splitlines()) for title, lines in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def _quoted(word: str) -> str:
-    """A word for a shell; a final star stays one."""
-    return f"{shlex.quote(word.removesuffix(ALL_BELOW))}{ALL_BELOW}" if word.endswith(ALL_BELOW) else shlex.quote(word)
-
-
-def _data_commands(results: Results, layout: Layout) -> list[list[str]]:
-    name = ((results.store or {}).get("shards") or [{"name": "SHARD"}])[0]["name"]
-    of_config = ["--config", layout.config]
-    of_shard = [*of_config, "--shard", name]
-    prepared = ["--raw", layout.raw(name), "--tokenizer", layout.tokenizer, "--out", layout.shard(name)]
-    return [
-        ["tokencodes", "tokenizer", *of_config, "--out", layout.tokenizer],
-        ["tokencodes", "download", *of_shard, "--out", layout.raw(name)],
-        ["tokencodes", "prepare", *of_shard, *prepared],
-        ["tokencodes", "index", *of_config, "--shards", layout.store + ALL_BELOW, "--out", layout.store_manifest],
-    ]
-
-
-def _scoring_commands(results: Results, layout: Layout, model: str) -> list[list[str]]:
-    of_config, folder = ["--config", layout.config], f"{layout.data}/benchmarks"
-    lines = [["tokencodes", "benchmarks", *of_config, "--out", folder]]
-    for task in results.settings.evaluate.tasks[:1]:
-        what = ["--model", layout.model(model), "--task", task.name, "--shots", str(task.shots)]
-        from_where = ["--benchmarks", folder, "--store", layout.store]
-        to = ["--out", layout.scores(model, task.name, task.shots)]
-        lines.append(["tokencodes", "evaluate", *of_config, *what, *from_where, *to])
-    return lines
+def _template(name: str) -> str:
+    return resources.files("tokencodes.report").joinpath(name).read_text(encoding="utf-8")

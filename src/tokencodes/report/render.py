@@ -6,11 +6,12 @@ import math
 import re
 import textwrap
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 GAP = "–"  # no such result; never a zero
+Record = dict[str, Any]  # one row in full precision: None is a gap, NaN what could not be computed
 
 # LaTeX is set at \footnotesize (8 pt) for a text width of 6.5 in (a page with margins of an inch); a wider table is
 # split into parts by columns. The estimates of a character's width are those of a digit in Computer Modern.
@@ -37,10 +38,26 @@ class Table:
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    records: tuple[dict[str, Any], ...]
+    records: tuple[Record, ...]
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     aside: int | None = None
+
+    @classmethod
+    def of(
+        cls, records: Sequence[Record], columns: dict[str, Callable[[Record], str]], fields: Sequence[str] = (), *,
+        source: Callable[[Record], str] = lambda record: "", gaps: bool = False, **rest: Any,
+    ) -> "Table":  # fmt: skip
+        """A row for each record. `columns`: by title, how a column shows a record; `fields`: the keys in files.
+
+        `gaps`: where there is no record, one row of gaps.
+        """
+        rows = [tuple(show(record) for show in columns.values()) for record in records]
+        sources = [source(record) for record in records]
+        if gaps and not rows:
+            rows, sources = [(GAP,) * len(columns)], [""]
+        kept = tuple({field: record.get(field) for field in fields} for record in records)
+        return cls(header=tuple(columns), rows=tuple(rows), records=kept, sources=tuple(sources), **rest)
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.header) for row in self.rows)
@@ -53,6 +70,12 @@ class Table:
 def count(value: int | None) -> str:
     """1,234,567; a gap if there is none."""
     return GAP if value is None else f"{value:,}"
+
+
+def span(counts: Sequence[int]) -> str:
+    """100, or 100–1,000 from the least to the greatest; a gap if there is none."""
+    ends = sorted({min(counts), max(counts)}) if counts else ()
+    return "–".join(f"{end:,}" for end in ends) or GAP
 
 
 def signed(value: int | None) -> str:
@@ -74,9 +97,7 @@ MILLION = 1e6
 
 def millions(value: float | None) -> str:
     """73.6M: for perplexities that have no meaning beyond their size."""
-    if value is None or not math.isfinite(value):
-        return decimal(value, 1)
-    return f"{decimal(value / MILLION, 1)}M"
+    return decimal(value, 1) if value is None or not math.isfinite(value) else f"{decimal(value / MILLION, 1)}M"
 
 
 def digits_of(value: float) -> int:
@@ -86,27 +107,26 @@ def digits_of(value: float) -> int:
 
 
 MANY_DOCUMENTS = 1000  # from here on a standard error is below 1.6 points, and a second decimal means something
-STEADY = ("bits_per_byte", "validation_loss")  # metrics that always have three decimals
 
 
-def score_format(like: float, n: int, *, proportion: bool) -> Callable[[float | None], str]:
-    """How scores near `like` of n documents are shown: proportions in percent, others with the decimals of `like`."""
-    if proportion:
+def score_format(kind: str, n: int, like: float = 0.0) -> Callable[[float | None], str]:
+    """How scores of n documents near `like` are shown; `kind` is their metric or unit.
+
+    Proportions in percent, losses with three decimals, perplexities with about four significant digits.
+    """
+    if is_proportion(kind):
         digits = 2 if n >= MANY_DOCUMENTS else 1
         return lambda score: decimal(None if score is None else 100 * score, digits)
+    if kind.startswith(("bits", "nats")) or kind == "validation_loss":
+        return lambda score: decimal(score, 3)
     if abs(like) >= MILLION:
         return millions
     return lambda score: decimal(score, digits_of(like))
 
 
-def metric_format(metric: str, like: float, n: int) -> Callable[[float | None], str]:
-    """`score_format` of a metric by its name."""
-    return score_format(0.0 if metric in STEADY else like, n, proportion=is_proportion(metric))
-
-
 def plus(shown: str) -> str:
-    """A difference with its sign; zero, a gap and NaN have none."""
-    return shown if shown[0] in "−N–" or not float(shown.replace(",", "")) else f"+{shown}"
+    """A difference with its sign; zero, a gap and NaN have none; nothing stays nothing."""
+    return shown if not shown or shown[0] in "−N–∞" or not float(shown.replace(",", "")) else f"+{shown}"
 
 
 def bounds(shown_low: str, shown_high: str) -> str:
@@ -117,16 +137,26 @@ def bounds(shown_low: str, shown_high: str) -> str:
 LEAST_P = 0.0001  # a smaller p is shown as being so
 
 
-def probability(p: float) -> str:
-    """0.032; <0.0001; NaN."""
-    if math.isnan(p):
-        return "NaN"
+def probability(p: float | None) -> str:
+    """0.032; <0.0001; NaN; a gap if there is none."""
+    if p is None or math.isnan(p):
+        return GAP if p is None else "NaN"
     return f"<{LEAST_P}" if p < LEAST_P else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
 def is_proportion(metric: str) -> bool:
-    """Whether a metric is a share of documents, shown in percent."""
-    return metric.startswith("acc") or metric in ("exact_match", "f1")
+    """Whether a metric or unit is a share of documents, shown in percent."""
+    return metric.startswith("acc") or metric in ("exact_match", "f1", "fraction")
+
+
+def percent(metric: str) -> float:
+    """By what a score is multiplied to be shown: 100 for a share of documents, else 1."""
+    return 100.0 if is_proportion(metric) else 1.0
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean; None if there are no values."""
+    return math.fsum(values) / len(values) if values else None
 
 
 # ---------------------------------------------------------------------- text
@@ -341,3 +371,6 @@ def to_text(table: Table, width: int) -> str:
             lines += above
             lines.append(last.ljust(stub) + "".join(body[row][column].rjust(widths[column]) for column in columns[1:]))
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+FILES: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}  # by their ending

@@ -1,10 +1,12 @@
 """How tables, figures and the page show the interfaces, in a config. It decides no job but these drawings."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
-from tokencodes.spec import Strict, nearest
+from tokencodes.spec import MAX_ENTRIES, Label, Strict, nearest
 
 Colour = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
 
@@ -15,15 +17,19 @@ class Display(Strict):
     baseline: str | None = Field(
         None, description="the interface that the others are compared with; null: `learned`, or else the first one"
     )
-    labels: dict[str, str] = Field(default_factory=dict, description="what to call an interface, by its name")
-    groups: dict[str, list[str]] = Field(
-        default_factory=dict, description="interfaces to show together, by the title of the group"
+    labels: dict[str, Label] = Field(
+        default_factory=dict, max_length=MAX_ENTRIES, description="what to call an interface, by its name"
+    )
+    groups: dict[Label, Annotated[list[str], Field(max_length=MAX_ENTRIES)]] = Field(
+        default_factory=dict,
+        max_length=MAX_ENTRIES,
+        description="interfaces to show together, by the title of the group",
     )
     colours: dict[str, Colour] = Field(
-        default_factory=dict, description="colour of an interface as `#rrggbb`, by its name"
+        default_factory=dict, max_length=MAX_ENTRIES, description="colour of an interface as `#rrggbb`, by its name"
     )
 
-    def problems(self, interfaces: list[str]) -> list[str]:
+    def problems(self, interfaces: list[str]) -> Iterator[str]:
         """One line for each name that is no interface of the config, and for each that is in two groups."""
         grouped = [(f"display.groups.{title}", name) for title, names in self.groups.items() for name in names]
         named = [
@@ -32,14 +38,12 @@ class Display(Strict):
             *((f"display.colours.{name}", name) for name in self.colours),
             *grouped,
         ]
-        problems = [
-            f"{where}: {name!r} is not in interfaces{nearest(name, interfaces)}"
-            for where, name in named
-            if name not in interfaces
-        ]
-        names = [name for _, name in grouped]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        return problems + [f"display.groups: {name!r} is named twice" for name in twice]
+        for where, name in named:
+            if name not in interfaces:
+                yield f"{where}: {name!r} is not in interfaces{nearest(name, interfaces)}"
+        for name, count in Counter(name for _, name in grouped).items():
+            if count > 1:
+                yield f"display.groups: {name!r} is named twice"
 
     def label(self, interface: str) -> str:
         """What to call an interface."""

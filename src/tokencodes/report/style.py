@@ -73,19 +73,19 @@ def looks(display: Display, interfaces: list[str]) -> dict[str, Look]:
     line and marker within a group. A colour that the config states is kept.
     """
     many = len(interfaces) > len(COLOURS)
-    found = {}
+    by_name = {}
     for number, members in enumerate(_groups(display, interfaces)):
         for place, name in enumerate(members):
             order = interfaces.index(name)
             colour = COLOURS[number % len(COLOURS)] if many else COLOURS[order]
             marker = MARKERS[(place + number // len(COLOURS)) % len(MARKERS)] if many else MARKERS[order]
-            found[name] = Look(
+            by_name[name] = Look(
                 label=display.label(name),
                 colour=display.colours.get(name, colour),
                 line=LINES[place % len(LINES)] if many else "-",
                 marker=marker,
             )
-    return {name: found[name] for name in interfaces}
+    return {name: by_name[name] for name in interfaces}
 
 
 def _groups(display: Display, interfaces: list[str]) -> list[list[str]]:

@@ -8,10 +8,13 @@ from pydantic import Field, model_validator
 from tokencodes.data.spec import Data
 from tokencodes.interfaces.spec import Interface, interface_problems
 from tokencodes.model.spec import Model
-from tokencodes.spec import Strict, parse
+from tokencodes.spec import MAX_COUNT, MAX_REAL, Identifier, Name, Seed, Strict, parse
 from tokencodes.yamlfile import read_yaml
 
-SEEDS_END = 2**63  # generators take 63 bits
+MAX_RANKS = 100_000
+MAX_THREADS = 10_000
+MAX_MINUTES = 10**7  # 19 years
+MAX_TFLOPS = 10**6  # of one GPU
 NOT_IDENTITY = (
     "n_gpus",
     "parallel",
@@ -34,17 +37,18 @@ NOT_IDENTITY = (
 class Train(Strict):
     """The optimisation recipe (paper's values in config/paper.yaml; `ours` where the paper is silent)."""
 
-    max_steps: int = Field(ge=1, description="number of updates. *Paper:* 382,500")
-    warmup_steps: int = Field(ge=0, description="updates of linear warm-up. *Paper:* 2,000")
-    peak_lr: float = Field(gt=0, description="learning rate after warm-up. *Paper:* 1.5e-4")
-    min_lr: float = Field(ge=0, description="learning rate at the end of the cosine decay. *Paper:* 1e-5")
-    weight_decay: float = Field(0.01, ge=0, description="on matrices only (*paper*)")
+    max_steps: int = Field(ge=1, le=MAX_COUNT, description="number of updates. *Paper:* 382,500")
+    warmup_steps: int = Field(ge=0, le=MAX_COUNT, description="updates of linear warm-up. *Paper:* 2,000")
+    peak_lr: float = Field(gt=0, le=MAX_REAL, description="learning rate after warm-up. *Paper:* 1.5e-4")
+    min_lr: float = Field(ge=0, le=MAX_REAL, description="learning rate at the end of the cosine decay. *Paper:* 1e-5")
+    weight_decay: float = Field(0.01, ge=0, le=MAX_REAL, description="on matrices only (*paper*)")
     beta1: float = Field(0.9, ge=0, lt=1, description="of AdamW")
     beta2: float = Field(0.95, ge=0, lt=1, description="of AdamW")
-    adam_eps: float = Field(1e-8, gt=0, description="epsilon of AdamW")
-    grad_clip: float = Field(1.0, gt=0, description="bound on the norm of the whole gradient (*paper*)")
+    adam_eps: float = Field(1e-8, gt=0, le=1, description="epsilon of AdamW")
+    grad_clip: float = Field(1.0, gt=0, le=MAX_REAL, description="bound on the norm of the whole gradient (*paper*)")
     n_gpus: int = Field(
         ge=1,
+        le=MAX_RANKS,
         description=(
             "ranks of one training job: GPUs, or processes on a CPU; more than one start through torchrun. *Paper:* 2"
         ),
@@ -52,10 +56,11 @@ class Train(Strict):
     parallel: Literal["ddp", "fsdp"] = Field(
         "ddp", description="`ddp`: a whole copy on each rank. `fsdp`: sharded weights and optimizer state"
     )
-    micro_batch_size: int = Field(ge=1, description="windows per forward pass. *Paper:* 8")
-    grad_accum_steps: int = Field(ge=1, description="forward passes per update. *Paper:* 8")
+    micro_batch_size: int = Field(ge=1, le=MAX_COUNT, description="windows per forward pass. *Paper:* 8")
+    grad_accum_steps: int = Field(ge=1, le=MAX_COUNT, description="forward passes per update. *Paper:* 8")
     tokens_per_step: int = Field(
         ge=1,
+        le=MAX_COUNT,
         description="must be `n_gpus` x `micro_batch_size` x `grad_accum_steps` x `context_length`. *Paper:* 262,144",
     )
     precision: Literal["fp32", "bf16"] = Field(
@@ -67,6 +72,7 @@ class Train(Strict):
     cpu_threads: int = Field(
         1,
         ge=1,
+        le=MAX_THREADS,
         description="threads per process; part of a run's identity, since the order of sums on a CPU depends on it",
     )
     compile: bool = Field(False, description="use torch.compile: slow to start, faster after that")
@@ -78,13 +84,13 @@ class Train(Strict):
         ),
     )
     loss_chunk_tokens: int = Field(
-        1024, ge=1, description="rows of logits that exist at one time: less memory or more speed"
+        1024, ge=1, le=MAX_COUNT, description="rows of logits that exist at one time: less memory or more speed"
     )
-    checkpoint_every: int = Field(ge=1, description="updates between checkpoints")
-    keep_checkpoints: int = Field(2, ge=2, description="number of checkpoints that stay on disk")
-    validate_every: int = Field(ge=1, description="updates between measurements of the validation loss")
-    validation_windows: int = Field(ge=1, description="windows per measurement")
-    log_every: int = Field(1, ge=1, description="updates between lines of progress")
+    checkpoint_every: int = Field(ge=1, le=MAX_COUNT, description="updates between checkpoints")
+    keep_checkpoints: int = Field(2, ge=2, le=MAX_COUNT, description="number of checkpoints that stay on disk")
+    validate_every: int = Field(ge=1, le=MAX_COUNT, description="updates between measurements of the validation loss")
+    validation_windows: int = Field(ge=1, le=MAX_COUNT, description="windows per measurement")
+    log_every: int = Field(1, ge=1, le=MAX_COUNT, description="updates between lines of progress")
     tensorboard: bool = Field(
         False,
         description=(
@@ -94,11 +100,13 @@ class Train(Strict):
     peak_tflops: float | None = Field(
         None,
         gt=0,
+        le=MAX_TFLOPS,
         description="peak of one GPU in `precision`, for the utilisation (MFU) in `timing.jsonl`; null: not computed",
     )
     time_budget_min: float | None = Field(
         None,
         gt=0,
+        le=MAX_MINUTES,
         description="stop, save and exit 75 after this many minutes; set it below the scheduler's time limit",
     )
     on_code_change: Literal["refuse", "restart", "continue"] = Field(
@@ -139,9 +147,9 @@ def split_problems(model: Model, data: Data, train: Train) -> list[str]:
 class Run(Strict):
     """Everything that determines the bits of one trained model: what `tokencodes train --run` reads."""
 
-    name: str
-    interface_name: str
-    seed: int = Field(ge=0, lt=SEEDS_END)
+    name: Name
+    interface_name: Identifier
+    seed: Seed
     interface: Interface
     model: Model
     data: Data

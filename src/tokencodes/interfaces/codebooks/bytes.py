@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.vocabulary import Vocabulary
+from tokencodes.spec import Seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +28,7 @@ class BytesCodebook(Codebook):
     n_hashes: int = Field(2, ge=1, le=64, description="hash functions, the most positions that one n-gram sets")
     min_n: int = Field(1, ge=1, le=16, description="bytes of the shortest n-grams")
     max_n: int = Field(3, ge=1, le=16, description="bytes of the longest n-grams; the token as a whole is one more")
-    seed: int = Field(12345, ge=0, description="of the hash functions")
+    seed: Seed = Field(12345, description="of the hash functions")
 
     examples: ClassVar = ({"width": 256}, {"width": 512, "n_hashes": 4, "min_n": 2, "max_n": 4, "seed": 7})
     spelled: ClassVar = True

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from tokencodes.errors import UserError, one_line
-from tokencodes.files import sha256_file
-from tokencodes.interfaces.codebook import Codebook
+from tokencodes.files import expanded, sha256_file
+from tokencodes.interfaces.codebook import MAX_WIDTH, Codebook
 from tokencodes.interfaces.vocabulary import Vocabulary
-from tokencodes.spec import SHA256
+from tokencodes.spec import SHA256, PathText
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,9 +25,9 @@ class FileCodebook(Codebook):
     """Any V x K array, from a .npy file; its hash pins the values."""
 
     kind: Literal["file"]
-    path: str = Field(pattern=r"^[^{}]+$", description="the .npy file: uint8 or bool bits, or float32, V x K")
+    path: PathText = Field(description="the .npy file: uint8 or bool bits, or float32, V x K")
     sha256: str = Field(pattern=SHA256, description="of the file")
-    width: int = Field(ge=1, description="K, the array's columns")
+    width: int = Field(ge=1, le=MAX_WIDTH, description="K, the array's columns")
     values: Literal["bits", "float32"] = Field(description="what a coordinate is")
 
     @classmethod
@@ -48,7 +48,7 @@ class FileCodebook(Codebook):
 
     @property
     def files(self) -> list[str]:
-        return [str(Path(self.path).expanduser())]
+        return [str(expanded(self.path))]
 
     def coordinates(self, vocab_size: int) -> int:
         return self.width

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from tokencodes.interfaces.codebook import Codebook
+from tokencodes.interfaces.codebook import MAX_WIDTH, Codebook
 from tokencodes.interfaces.vocabulary import Vocabulary
+from tokencodes.spec import Seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,8 +18,8 @@ class GaussianCodebook(Codebook):
     """Independent standard normal coordinates, drawn once by Philox (Salmon et al., 2011) and never trained."""
 
     kind: Literal["gaussian"]
-    width: int = Field(ge=1, description="coordinates of a code; d_model gives frozen rows of full rank")
-    seed: int = Field(12345, ge=0, description="of the coordinates")
+    width: int = Field(ge=1, le=MAX_WIDTH, description="coordinates of a code; d_model gives frozen rows of full rank")
+    seed: Seed = Field(12345, description="of the coordinates")
 
     examples: ClassVar = ({"width": 9}, {"width": 32, "seed": 1})
 

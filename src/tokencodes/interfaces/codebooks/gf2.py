@@ -9,6 +9,7 @@ from pydantic import Field
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.codebooks.binary import bits
 from tokencodes.interfaces.vocabulary import Vocabulary, bits_needed
+from tokencodes.spec import Seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,9 +20,9 @@ class GF2Codebook(Codebook):
 
     kind: Literal["gf2"]
     width: int | None = Field(None, ge=1, le=62, description="K; null means ceil(log2 V) (paper)")
-    seed: int = Field(12345, ge=0, description="of A and b (paper: 12345)")
+    seed: Seed = Field(12345, description="of A and b (paper: 12345)")
     min_weight: int = Field(
-        4, ge=1, description="ones in every row and column of A, at least (paper: 4; a small K allows less)"
+        4, ge=1, le=62, description="ones in every row and column of A, at least (paper: 4; a small K allows less)"
     )
     random_bias: bool = Field(False, description="add a random b (paper: b = 0)")
 

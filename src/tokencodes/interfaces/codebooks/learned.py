@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from tokencodes.interfaces.codebook import Codebook
+from tokencodes.interfaces.codebook import MAX_WIDTH, Codebook
 from tokencodes.interfaces.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ class LearnedCodebook(Codebook):
     """A trainable V x K code under a fixed lift: separates fixedness from dimension."""
 
     kind: Literal["learned"]
-    width: int = Field(ge=1, description="coordinates of a code")
+    width: int = Field(ge=1, le=MAX_WIDTH, description="coordinates of a code")
 
     examples: ClassVar = ({"width": 9},)
     trained: ClassVar = True

@@ -9,6 +9,7 @@ from pydantic import Field
 from tokencodes.interfaces.codebook import Codebook
 from tokencodes.interfaces.codebooks.binary import bits
 from tokencodes.interfaces.vocabulary import Vocabulary
+from tokencodes.spec import Seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,7 @@ class LinearCodebook(Codebook):
 
     kind: Literal["linear"]
     width: int = Field(ge=2, le=512, description="bits of a code, more than ceil(log2 V)")
-    seed: int = Field(12345, ge=0, description="of G")
+    seed: Seed = Field(12345, description="of G")
 
     examples: ClassVar = ({"width": 14}, {"width": 40, "seed": 3})
 
