@@ -60,7 +60,7 @@ WHY = {
 }
 INPUT = ("interfaces.codes", "interfaces.form", "interfaces.gf2", "interfaces.inputs", "interfaces.lift")
 MODEL = (*INPUT, "interfaces.module", "interfaces.vocabulary", "model.transformer")
-EXPORT = (*MODEL, "model.adapter", "model.hf", "model.hf_config", "model.standalone", "model.weights")
+EXPORT = (*MODEL, "model.adapter", "model.hf", "model.hf_config", "model.standalone")
 STAGES = {
     "codes": ("interfaces.codes", "interfaces.vocabulary"),
     "source": ("data.source",),

@@ -253,22 +253,23 @@ def test_a_tensor_that_is_missing(command: Any, llama_dir: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("file", "change"),
+    ("file", "change", "problem"),
     [
-        ("tokenizer.json", lambda value: {}),
-        ("config.json", lambda value: value | {"hidden_act": "nonsense"}),
-        ("config.json", lambda value: value | {"num_hidden_layers": "two"}),
-        ("config.json", lambda value: value | {"intermediate_size": 8}),
-        ("config.json", lambda value: value | {"model_type": "nonsense"}),
-        ("config.json", lambda value: []),
+        ("tokenizer.json", lambda value: {}, "cannot be loaded"),
+        ("config.json", lambda value: value | {"hidden_act": "nonsense"}, "cannot be loaded"),
+        ("config.json", lambda value: value | {"num_hidden_layers": "two"}, "cannot be loaded"),
+        ("config.json", lambda value: value | {"intermediate_size": 8}, "cannot be loaded"),
+        ("config.json", lambda value: value | {"model_type": "nonsense"}, "cannot be loaded"),
+        ("config.json", lambda value: value | {"quantization_config": {"bits": 4}}, "are quantized"),
+        ("config.json", lambda value: [], "is not a mapping of keys"),
     ],
 )
 def test_a_model_directory_that_libraries_stumble_on(
-    command: Any, llama_dir: Path, tmp_path: Path, file: str, change: Any
+    command: Any, llama_dir: Path, tmp_path: Path, file: str, change: Any, problem: str
 ) -> None:
     model = copy_of(llama_dir, tmp_path)
     write_json(model / file, change(json.loads((model / file).read_text())))
-    refused(command(model), str(model), "cannot be loaded")
+    refused(command(model), str(model), problem)
 
 
 def test_what_the_result_is_called(

@@ -181,18 +181,26 @@ def _load(model_dir: Path, files: list[str]) -> tuple[Any, Any, dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="tokencodes-model-") as folder:
         for name in files:
             (Path(folder) / name).symlink_to((model_dir / name).resolve())
+
+        def refused(error: Exception) -> UserError:
+            reason = one_line(error) or repr(error)
+            return UserError(
+                f"{model_dir}: cannot be loaded: {reason.replace(folder, str(model_dir))[:LONGEST_REASON]}"
+            )
+
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # a damaged file makes the library raise exceptions of any kind
+            raise refused(error) from None
+        try:
             model, loading = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=torch.float32, local_files_only=True, use_safetensors=True, output_loading_info=True
             )
-        except Exception as error:  # damaged files make the libraries raise exceptions of any kind
+        except Exception as error:  # the same
             expected = isinstance(error, OSError | ValueError | SafetensorError | UserError)
             if not expected and (model_dir / origin.FILE).is_file():
                 raise  # most likely a fault of our own model's code
-            reason = one_line(error) if expected else " ".join(repr(error).split())
-            reason = reason.replace(folder, str(model_dir))[:LONGEST_REASON]
-            raise UserError(f"{model_dir}: cannot be loaded: {reason}") from None
+            raise refused(error) from None
     return tokenizer, model, loading
 
 
