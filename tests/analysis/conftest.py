@@ -43,6 +43,7 @@ class Stored:
                 name: {"value": 0.5, "stderr": None, "chance": None, "higher_is_better": True} for name in metrics
             },
             "model_sha256": "c" * 64,
+            "config_sha256": "b" * 64,
             "tokenizer_sha256": "a" * 64,
             "data_sha256": "d" * 64,
             "harness": "lm_eval",
