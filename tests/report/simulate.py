@@ -279,6 +279,7 @@ def evaluation(interface: str, seed: int, task: Task, columns: dict[str, Any]) -
         label=LABELS[task.name],
         metrics=metrics,
         model_sha256="c" * 64,
+        config_sha256="b" * 64,
         tokenizer_sha256="a" * 64,
         data_sha256="d" * 64,
         documents_sha256="0" * 64,  # write_json puts that of the file beside it
