@@ -188,7 +188,6 @@ def store(settings: config.Config) -> StoreManifest:
     fields = {
         "format_version": 1,
         "vocab_size": settings.model.vocab_size,
-        "config_sha256": "a" * 64,
         "tokenizer_sha256": "a" * 64,
         "data_sha256": "b" * 64,
         "shards": shards,
