@@ -51,9 +51,8 @@ class CodeInput(nn.Module):
             setattr(self, name, values)
 
     def forward(self, ids: Tensor) -> Tensor:
-        codes = F.embedding(
-            ids, self.codebook
-        ).float()  # refuses an id below 0, which indexing would count from the end
+        # Refuses an id below 0, which indexing would count from the end
+        codes = F.embedding(ids, self.codebook).float()
         match self.kind:
             case "tile":
                 x = codes.repeat(*(1,) * (codes.dim() - 1), self.repeats)[..., : self.d_model]
