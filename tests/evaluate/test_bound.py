@@ -83,7 +83,7 @@ def test_what_lies_beside_the_files_of_a_model_is_not_read(
     assert len({Scores.read(tmp_path / f"{when}.json").documents_sha256 for when in ("before", "after")}) == 2
     for outside in ("../other.safetensors", str(tmp_path / "other.safetensors"), "missing.safetensors", ""):
         write_json(model / "model.safetensors.index.json", {"metadata": {}, "weight_map": weights | {"x": outside}})
-        with pytest.raises(UserError, match=r"index\.json: lists .*get the model again"):
+        with pytest.raises(UserError, match=r"index\.json: lists .*get it again"):
             scores_of(settings, model, small_piqa, tmp_path / "after.json")
 
 

@@ -375,7 +375,7 @@ def test_what_changes_nothing_in_its_config_is_passed_over(tiny, checkpoint, tmp
         ({"tensors": {"decoder.nrom.weight": "model.norm.weight"}}, "no tensor of ours: decoder.nrom.weight"),
         ({"tensor": {}}, "unknown key; did you mean 'tensors'"),
         ({"files": ["none.safetensors"]}, "no such file; the key map lists it"),
-        ({"files": ["a\0.safetensors"]}, "the control character U+0000"),
+        ({"files": ["a\0.safetensors"]}, r"the control character U\+0000"),
         ({"tensors": {"lm_head.weight": []}}, "tensors.lm_head.weight"),
     ],
 )

@@ -176,8 +176,8 @@ def test_tables_and_figures_come_from_stored_results_alone(finished, tmp_path):
 def test_the_files_of_a_local_corpus_are_watched(finished):
     shard = finished.folder / "corpus/part-1.parquet"
     shard.write_bytes(shard.read_bytes() + b"more")
-    planned = finished.planned()
-    assert (planned["download"], planned["prepare"], planned["index"]) == (1, 1, 1)
+    output = finished.snakemake("--dry-run", code=2)  # refused, since models were trained on it: test_corpus.py
+    assert all(f"{stage}: part-1" in output and f"{stage}: part-0" not in output for stage in ("download", "prepare"))
 
 
 @pytest.mark.parametrize(("keep_raw", "left"), [(False, 0), (True, 2)])

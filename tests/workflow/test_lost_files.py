@@ -1,7 +1,5 @@
 """Whatever a stage needs is declared: a file of a finished run that is lost is made again."""
 
-import shutil
-
 import pytest
 
 from drawing import cases
@@ -10,16 +8,6 @@ pytestmark = pytest.mark.workflow
 
 # Files that no rule reads; what is below runs/ beside final.json belongs to the training itself.
 UNREAD = ("logs/", ".lock", ".slurm", "benchmarks/", "runs/")
-
-
-@pytest.fixture
-def whole(finished):
-    """A finished run whose raw shards are the user's files; the stand-in copies nothing."""
-    for shard in ("part-0", "part-1"):
-        shutil.copy2(
-            finished.folder / f"corpus/{shard}.parquet", finished.folder / f"results/tiny/data/raw/{shard}.parquet"
-        )
-    return finished
 
 
 def files(project):
@@ -38,18 +26,18 @@ def remade(project, name):
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "manifest.json"])
-def test_a_lost_file_of_the_tokenizer_is_made_again(whole, name):
-    assert remade(whole, f"data/tokenizer/{name}")["tokenizer"] == 1
+def test_a_lost_file_of_the_tokenizer_is_made_again(finished, name):
+    assert remade(finished, f"data/tokenizer/{name}")["tokenizer"] == 1
 
 
 @pytest.mark.parametrize(("label", "draw"), cases("lost files", 5))
-def test_any_lost_file_is_made_again(label, draw, whole):
-    name = draw.choice(files(whole))
+def test_any_lost_file_is_made_again(label, draw, finished):
+    name = draw.choice(files(finished))
     raw = name.startswith("data/raw/")  # no longer needed
-    assert bool(remade(whole, name)) != raw, (label, name)
+    assert bool(remade(finished, name)) != raw, (label, name)
 
 
 @pytest.mark.long
-def test_each_lost_file_is_made_again(whole):
-    for name in files(whole):
-        assert bool(remade(whole, name)) != name.startswith("data/raw/"), name
+def test_each_lost_file_is_made_again(finished):
+    for name in files(finished):
+        assert bool(remade(finished, name)) != name.startswith("data/raw/"), name
