@@ -1,5 +1,6 @@
 """What runs, and what does not run again."""
 
+import re
 import shutil
 
 import pytest
@@ -94,7 +95,10 @@ def test_an_edit_of_the_recipe_retrains_on_the_same_store(finished):
     value = finished.config
     value["train"]["peak_lr"] = 1e-3
     finished.configure(value)
-    assert finished.planned() == {"resolve": 1, "train": 2, "export": 2, "validate": 2, "evaluate": 4} | DRAWN
+    output = finished.snakemake("--dry-run", code=2)  # the plan, and that these models would be lost
+    jobs = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", output.split("total")[0], re.MULTILINE)}
+    assert jobs == {"all": 1, "resolve": 1, "train": 2, "export": 2, "validate": 2, "evaluate": 4} | DRAWN
+    assert output.count("was made by another config") == 2
 
 
 def test_a_new_seed_runs_alone(finished):
